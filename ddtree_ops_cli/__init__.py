@@ -1,0 +1,1 @@
+"""Operator toolkit for tree-verified speculative decoding with SGLang."""

@@ -1,0 +1,36 @@
+"""The two streams: data goes to stdout, everything said about it to stderr.
+
+Rich renders colour only on a terminal and honours NO_COLOR; piped output is plain text of
+unlimited width, so that `ddtree status | grep ddtree` sees whole rows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+
+_PIPE_WIDTH = 250
+
+
+def data() -> Console:
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width)
+
+
+def messages() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """One line about what is happening."""
+    messages().print(text, markup=False)
+
+
+def warn(text: str) -> None:
+    messages().print(f"warning: {text}", style="yellow", markup=False)
+
+
+def fail(text: str) -> None:
+    messages().print(f"error: {text}", style="bold red", markup=False)

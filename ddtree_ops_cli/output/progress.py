@@ -1,0 +1,48 @@
+"""Progress of long work, on stderr: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from .console import messages
+
+
+class Progress(Protocol):
+    """What a step calls to say how far it is."""
+
+    def __call__(self, detail: str) -> None: ...
+
+
+@contextmanager
+def step(title: str) -> Iterator[Progress]:
+    """Show `title` while the body runs, then one line with the time it took.
+
+    The body's latest detail is shown beside the title on a terminal; a pipe sees the
+    closing line alone.
+    """
+    console = messages()
+    begin = time.monotonic()
+    detail = ""
+
+    def say(text: str) -> None:
+        nonlocal detail
+        detail = text
+        if status is not None:
+            status.update(f"{title}: {text}")
+
+    status = console.status(title) if console.is_terminal else None
+    mark = "[red]✗[/red]"
+    try:
+        if status is not None:
+            status.start()
+        yield say
+        mark = "[green]✓[/green]"
+    finally:
+        if status is not None:
+            status.stop()
+        took = time.monotonic() - begin
+        console.print(f"{mark} ", end="")
+        console.print(f"{title}{': ' + detail if detail else ''} ({took:.1f} s)", markup=False)

@@ -1,0 +1,34 @@
+"""Tables that are read at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from .console import data
+
+_GOOD = {"healthy", "passed", "ok", "running"}
+_BAD = {"dead", "failed", "unhealthy", "unreachable", "invalid"}
+_WAITING = {"starting", "not exercised", "stopped", "template"}
+
+
+def _cell(value: object) -> Text:
+    text = "-" if value is None else str(value)
+    word = text.partition(":")[0]
+    style = (
+        "green" if word in _GOOD else "red" if word in _BAD else "yellow" if word in _WAITING else ""
+    )
+    return Text(text, style=style)
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: str = "") -> None:
+    """Print a table to stdout; the columns named in `numeric` (space-separated) align right."""
+    right = set(numeric.split())
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    data().print(table)
