@@ -12,8 +12,15 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from .document import KeyPath
-from .problems import Place, Problem, quoted, suggestion
-from .schema import Section
+from .problems import Place, Problem, dotted, quoted, suggestion
+from .sections import Section
+
+_BOUNDS = {
+    annotated_types.Ge: "at least",
+    annotated_types.Gt: "above",
+    annotated_types.Le: "at most",
+    annotated_types.Lt: "below",
+}
 
 
 def complaints(
@@ -27,21 +34,26 @@ def complaints(
     found = []
     for detail in error.errors(include_url=False):
         path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
-        key, kind, value = ".".join(map(str, path)), detail["type"], detail["input"]
+        key, kind, value = dotted(path), detail["type"], detail["input"]
         at_key = keys.get(path, start)
         at_value = places.get(path, at_key)
         field, annotation = _declared(schema, path)
         if kind == "conflicts":
-            for conflict, what, mend in detail["ctx"]["all"]:
-                found.append(Problem(keys.get((*path, conflict), start), what, mend))
+            for conflict, cause, what, mend in detail["ctx"]["all"]:
+                # Of two keys that disagree, the one to change is in the file at hand.
+                both = [keys[inner] for k in (conflict, cause) if (inner := (*path, k)) in keys]
+                here = [place for place in both if place.file == start.file]
+                found.append(Problem([*here, *both, start][0], what, mend))
         elif kind == "extra_forbidden":
             found.append(_unknown(schema, path, at_key))
         elif kind == "missing":
-            mend = f"{expected(field)}: {field.description}" if field else ""
+            mend = f"expected {expected(field)}: {field.description}" if field else ""
             found.append(Problem(at_value, f"'{key}' is missing", mend))
         elif kind == "value_error":
             said = "" if isinstance(value, dict | tuple) else f" is {_said(value)}"
-            found.append(Problem(at_value, f"{key}{said}: {detail['ctx']['error']}", _form(field)))
+            form = _form(field)
+            mend = f"expected {form}" if form else ""
+            found.append(Problem(at_value, f"{key}{said}: {detail['ctx']['error']}", mend))
         elif "[key]" in detail["loc"]:
             advice = suggestion(str(path[-1]), _choices(_key_type(schema, path)))
             found.append(Problem(at_key, f"unknown key '{key}'", advice))
@@ -71,7 +83,7 @@ def _unknown(schema: type[Section], path: KeyPath, place: Place) -> Problem:
         # The right word in the wrong section is the commonest slip after a typo.
         homes = [home for home in _all_keys(schema) if home.rpartition(".")[2] == word]
         advice = f"did you mean {homes[0]}" if homes else advice
-    return Problem(place, f"unknown key '{'.'.join(map(str, path))}'", advice)
+    return Problem(place, f"unknown key '{dotted(path)}'", advice)
 
 
 def _mend(value: object, annotation: Any, wanted: str) -> str:
@@ -97,6 +109,8 @@ def _said(value: object) -> str:
         return "a section"
     if isinstance(value, tuple):
         return "a list"
+    if isinstance(value, datetime.date):
+        return f"the date {value.isoformat()}"
     if value is None:
         return "empty"
     return f"the text {quoted(value)}" if isinstance(value, str) else quoted(value)
@@ -159,15 +173,14 @@ def _type(annotation: Any) -> str:
 
 
 def _bounds(metadata: list[Any]) -> str:
-    words = {annotated_types.Ge: "at least", annotated_types.Gt: "above"}
-    words |= {annotated_types.Le: "at most", annotated_types.Lt: "below"}
+    limits = {type(item): item for item in metadata}
+    low, high = limits.get(annotated_types.Ge), limits.get(annotated_types.Le)
+    if low and high:
+        return f" from {low.ge} to {high.le}"
     found = []
-    for item in metadata:
-        if word := words.get(type(item)):
-            (limit,) = (getattr(item, name) for name in item.__slots__ or item.__dict__)
-            found.append(f"{word} {limit:g}" if isinstance(limit, float) else f"{word} {limit}")
-        elif isinstance(item, annotated_types.MinLen):
-            found.append("not empty")
+    for kind, word in _BOUNDS.items():
+        if kind in limits:
+            found.append(f"{word} {getattr(limits[kind], kind.__name__.lower()):g}")
     return f", {' and '.join(found)}" if found else ""
 
 

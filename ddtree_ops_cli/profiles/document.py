@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from .problems import Place, Problem, quoted
+from .problems import Place, Problem, dotted, quoted
 
 KeyPath = tuple[str | int, ...]
 
@@ -22,6 +22,8 @@ MOST_BYTES = 1_000_000
 MOST_VALUES = 10_000
 MOST_DEPTH = 50
 
+# Escapes in a quoted text can make what no terminal or UTF-8 file should receive.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp")}
 _MENDS = {
@@ -86,13 +88,19 @@ def parse(text: str, file: Path) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        what = " ".join(str(error.problem or error.context).split())
+        what = " ".join((error.problem or error.context or "unknown").split())
+        if what.startswith("but") and error.context:
+            what = f"{error.context}, {what}"
+        elif error.context and error.context_mark and error.context_mark.line + 1 < line:
+            what = f"{what}, {error.context} that begins on line {error.context_mark.line + 1}"
         mend = next((mend for sign, mend in _MENDS.items() if re.search(sign, what)), "")
         return _unreadable(file, line, column, f"not valid YAML: {what}", mend)
     except RecursionError:
         return _unreadable(file, 1, 1, "nested too deeply: not a profile")
     if root is None:
-        return _unreadable(file, 1, 1, "the file is empty", "start from `ddtree profile show`")
+        return _unreadable(
+            file, 1, 1, "the file is empty", "`ddtree profile list` names commented ones"
+        )
     document = Document(file)
     if not isinstance(root, yaml.MappingNode):
         place = _Walk(document).place(root)
@@ -148,13 +156,19 @@ class _Walk:
                 self.document.keys[(*path, index)] = self.place(item)
             return tuple(self.value(item, (*path, i)) for i, item in enumerate(node.value))
         if node.tag not in _SCALARS or not isinstance(node, yaml.ScalarNode):
-            self.refuse(node, f"the tag {node.tag.replace(_TAG, '!!')} is not known", "remove it")
+            self.refuse(
+                node, f"the tag {dotted([node.tag.replace(_TAG, '!!')])} is not known", "remove it"
+            )
             return None
         try:
-            return self.constructor.construct_object(node)
+            scalar = self.constructor.construct_object(node)
         except (ValueError, OverflowError, yaml.YAMLError):
             self.refuse(node, f"{quoted(node.value)} cannot be read", "put text in quotes")
             return None
+        if isinstance(scalar, str) and (bad := _UNPRINTABLE.search(scalar)):
+            self.refuse(node, f"the text holds the character U+{ord(bad[0]):04X}", "remove it")
+            return None
+        return scalar
 
     def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -168,7 +182,9 @@ class _Walk:
                 continue
             if key in values:
                 first = self.document.keys[(*path, key)].line
-                self.refuse(key_node, f"'{key}' is given twice", f"the first is on line {first}")
+                self.refuse(
+                    key_node, f"'{dotted([key])}' is given twice", f"the first is on line {first}"
+                )
                 continue
             self.document.keys[(*path, key)] = self.place(key_node)
             values[key] = self.value(value_node, (*path, key))
@@ -198,8 +214,8 @@ class _Walk:
     def key(self, node: yaml.Node) -> str | None:
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}str":
             return str(node.value)
-        text = node.value if isinstance(node, yaml.ScalarNode) else "a list or mapping"
-        self.refuse(node, f"the key {text} is not text", "put it in quotes")
+        text = f"the key '{node.value}'" if isinstance(node, yaml.ScalarNode) else "a key"
+        self.refuse(node, f"{text} is not text", "put it in quotes")
         return None
 
 

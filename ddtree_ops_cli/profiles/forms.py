@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LINE = r"^[^\n\r]+$"
+LINE_FORM = "one line of text"
+
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 NAME_FORM = "a name of lower-case letters, digits, '.', '_' and '-'"
 

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from .complaints import complaints
 from .document import Document, KeyPath, read
 from .problems import Place, Problem, refusal, shown, suggestion
-from .schema import SCHEMAS, Kind, Section
+from .schema import SCHEMAS, Kind
+from .sections import Section
 
 if TYPE_CHECKING:
     from .locate import Library

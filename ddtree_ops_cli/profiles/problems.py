@@ -59,10 +59,16 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     return f"known: {', '.join(known)}" if known else ""
 
 
+def dotted(path: Iterable[str | int]) -> str:
+    """A key as people write it, `engine.page_size`, on one line whatever it holds."""
+    text = ".".join(map(str, path))
+    return text if text.isprintable() and len(text) <= 60 else quoted(text)[1:-1]
+
+
 def quoted(value: object) -> str:
     """A value as a message shows it: on one line, short."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    text = repr(value) if not isinstance(value, str) else repr(value[:100])
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
 
 
 def _plain(word: str) -> str:
