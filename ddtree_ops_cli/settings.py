@@ -10,5 +10,3 @@ from pathlib import Path
 class Settings:
     profiles: Path | None = None
     """An extra directory of profiles, searched before all others (`--profiles`)."""
-    debug: bool = False
-    """Show tracebacks (`--debug`)."""

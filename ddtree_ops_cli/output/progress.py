@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from .console import messages
 
-
-class Progress(Protocol):
-    """What a step calls to say how far it is."""
-
-    def __call__(self, detail: str) -> None: ...
+Progress = Callable[[str], None]
+"""What a step calls to say how far it is."""
 
 
 @contextmanager

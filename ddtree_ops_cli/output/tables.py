@@ -9,18 +9,17 @@ from rich.text import Text
 
 from .console import data
 
-_GOOD = {"healthy", "passed", "ok", "running"}
-_BAD = {"dead", "failed", "unhealthy", "unreachable", "invalid"}
-_WAITING = {"starting", "not exercised", "stopped", "template"}
+_STYLES = {
+    **dict.fromkeys(("healthy", "passed"), "green"),
+    **dict.fromkeys(("dead", "failed", "unhealthy", "unreachable", "invalid"), "red"),
+    **dict.fromkeys(("starting", "not exercised", "stopped", "template"), "yellow"),
+}
 
 
 def _cell(value: object) -> Text:
     text = "-" if value is None else str(value)
     word = text.partition(":")[0]
-    style = (
-        "green" if word in _GOOD else "red" if word in _BAD else "yellow" if word in _WAITING else ""
-    )
-    return Text(text, style=style)
+    return Text(text, style=_STYLES.get(word, ""))
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: str = "") -> None:

@@ -1,0 +1,95 @@
+"""Where a service runs: the operations that every runtime offers.
+
+`process` runs the lab on this machine. Real hosts run containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from ...errors import DdtreeError
+from ..labels import Labels
+from ..spec import ServiceSpec
+
+if TYPE_CHECKING:
+    from ...profiles.load import Loaded
+    from ...profiles.schema import HostProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A service that was started on a host, as the host itself remembers it."""
+
+    labels: Labels
+    state: Literal["running", "dead"]
+    identity: str
+    """What the host calls it: `pid 4711`, or a container's id."""
+    url: str
+    """Where the engine is reached from this machine."""
+    started_at: float
+    """Seconds since the epoch."""
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    """What was added to the environment for it."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.labels.service} on GPU {self.labels.gpu}"
+
+
+class Runtime(Protocol):
+    """The services of one host."""
+
+    gpus: int
+    """How many GPUs, or places numbered like them, the host has."""
+    engine: str
+    """What it starts: `lab` or `sglang`, with the version."""
+
+    def command(self, spec: ServiceSpec) -> tuple[str, ...]:
+        """The words that start the engine for this spec."""
+        ...
+
+    def instances(self) -> list[Instance]:
+        """Everything that this toolkit started here and did not stop, by GPU; dead ones too."""
+        ...
+
+    def check_weights(self, target: str, drafter: str | None) -> None:
+        """Raises DdtreeError, naming the file, for weights that are not there or not whole."""
+        ...
+
+    def port_holder(self, bind: str, port: int) -> str | None:
+        """Who listens on this port, in words; None if it is free."""
+        ...
+
+    def lock(self, purpose: str) -> AbstractContextManager[None]:
+        """Keep every other deploy off this host; raises `LockHeld`, naming the holder."""
+        ...
+
+    def start(
+        self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str]
+    ) -> Instance: ...
+
+    def stop(self, instance: Instance, *, grace_s: float) -> None:
+        """End the service with all its processes, and forget it; its log stays until the next."""
+        ...
+
+    def alive(self, instance: Instance) -> bool: ...
+
+    def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
+        """The last lines of the log of the service on this GPU, then what is added to it."""
+        ...
+
+
+def open_runtime(host: Loaded[HostProfile]) -> Runtime:
+    if host.value.runtime == "process":
+        from .process import ProcessRuntime
+
+        return ProcessRuntime(host.name, gpus=host.value.gpus or 1)
+    raise DdtreeError(
+        "this version serves the runtime process only; containers come with a later one",
+        where=f"host {host.name}",
+        mend="try everything on this machine with the host lab",
+    )

@@ -1,0 +1,80 @@
+"""The command line: its commands, its global options, and the exit code of every error."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .commands import deploy, hosts, logs, profile, smoke, status, stop, version
+from .errors import DdtreeError, Interrupted
+from .output.console import fail
+from .settings import Settings
+
+
+class _Root(TyperGroup):
+    """Ends every command with one line and the exit code that `errors.py` gives it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DdtreeError as error:
+            fail(str(error))
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as interrupt:
+            fail("interrupted")
+            raise typer.Exit(Interrupted.exit_code) from interrupt
+
+
+app = typer.Typer(
+    cls=_Root,
+    help="Run tree-verified speculative decoding (DDTree) with SGLang on your own GPU servers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`make demo`, or `ddtree deploy lab`, shows everything on this machine without a GPU.",
+)
+
+
+@app.callback()
+def _global_options(
+    ctx: typer.Context,
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            help="Search this directory for profiles before ./profiles, your own and the bundled.",
+            envvar="DDTREE_PROFILES",
+            metavar="DIR",
+        ),
+    ] = None,
+) -> None:
+    ctx.obj = Settings(profiles=profiles)
+
+
+app.command()(deploy.deploy)
+app.command()(status.status)
+app.command()(smoke.smoke)
+app.command()(logs.logs)
+app.command()(stop.stop)
+app.add_typer(hosts.app, name="hosts")
+app.add_typer(profile.app, name="profile")
+app.command()(version.version)
+
+
+def main() -> None:
+    """The console script. An error that no command expected is a bug: it is kept for the report."""
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 - the last line of defence against a raw traceback
+        from platformdirs import user_state_path
+
+        report = user_state_path("ddtree") / "crash.txt"
+        report.parent.mkdir(parents=True, exist_ok=True)
+        with open(report, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            traceback.print_exception(error, file=file)
+        fail(f"internal error: {type(error).__name__}: {error}; the traceback is in {report}")
+        raise SystemExit(1) from None

@@ -1,0 +1,66 @@
+"""`ddtree deploy`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..settings import Settings
+
+
+def deploy(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Argument(help="A host profile; `lab` is this machine.")],
+    service: Annotated[
+        str | None, typer.Option(help="A service profile.  [default: the host's]")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model profile.  [default: the service's, or the host's]")
+    ] = None,
+    gpu: Annotated[
+        int | None,
+        typer.Option(min=0, help="GPU index.  [default: where the service is, or the first free]"),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Tree nodes to verify besides the root.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port.  [default: the host's base_port + GPU index]"),
+    ] = None,
+    allow_hybrid_unsafe: Annotated[
+        bool,
+        typer.Option(
+            "--allow-hybrid-unsafe",
+            help="Start a tree on a hybrid target even where the engine cannot keep each node's "
+            "recurrent state apart. Without effect on an engine that is exact.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Show the plan and change nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Start a service on a GPU, replace the one there, and prove that it generates."""
+    from ..profiles.locate import Library
+    from ..rollout.apply import apply
+    from ..rollout.deployment import Request, prepare
+    from ..rollout.report import show_plan, show_result
+    from ..services.runtimes import open_runtime
+    from ..services.selection import select
+    from ..services.spec import Overrides
+
+    settings: Settings = ctx.obj
+    library = Library.default(settings.profiles)
+    target = library.host(host)
+    runtime = open_runtime(target)
+    request = Request(service, model, gpu, Overrides(budget, port, allow_hybrid_unsafe))
+    if dry_run:
+        show_plan(prepare(library, target, runtime, request), as_json=as_json)
+        return
+    with runtime.lock(f"deploy {host}"):
+        plan = prepare(library, target, runtime, request)
+        apply(plan, runtime)
+        now = select(runtime.instances(), host=host, service=None, gpu=plan.change.new.spec.gpu)
+    show_result(plan, now, as_json=as_json)

@@ -1,0 +1,35 @@
+"""`ddtree logs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..settings import Settings
+
+
+def logs(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Argument(help="A host profile.")],
+    service: Annotated[str | None, typer.Option(help="Only this service.")] = None,
+    gpu: Annotated[
+        int | None,
+        typer.Option(min=0, help="The GPU; also after the service on it was stopped."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing.")] = False,
+    last: Annotated[int, typer.Option("--lines", min=0, help="Lines to begin with.")] = 100,
+) -> None:
+    """Print the engine's log."""
+    from ..output.console import data
+    from ..profiles.locate import Library
+    from ..services.runtimes import open_runtime
+    from ..services.selection import select
+
+    settings: Settings = ctx.obj
+    runtime = open_runtime(Library.default(settings.profiles).host(host))
+    if gpu is None or service is not None:
+        gpu = select(runtime.instances(), host=host, service=service, gpu=gpu).labels.gpu
+    console = data()
+    for line in runtime.log_lines(gpu, last=last, follow=follow):
+        console.print(line, markup=False, soft_wrap=True)

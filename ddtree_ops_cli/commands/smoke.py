@@ -1,0 +1,70 @@
+"""`ddtree smoke`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..settings import Settings
+
+
+def smoke(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Argument(help="A host profile.")],
+    service: Annotated[str | None, typer.Option(help="Only this service.")] = None,
+    gpu: Annotated[int | None, typer.Option(min=0, help="Only the service on this GPU.")] = None,
+    start_linear: Annotated[
+        bool | None,
+        typer.Option(
+            "--start-linear/--no-start-linear",
+            help="Where no linear service of the same model runs, start one on a free GPU for the "
+            "parity check and stop it after.  [default: the host's temporary_services]",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Prove that a service is coherent: what it generates is what its target would say."""
+    from contextlib import ExitStack
+
+    from ..engine_api.client import EngineClient
+    from ..errors import Unhealthy
+    from ..output import machine, tables
+    from ..output.progress import step
+    from ..profiles.locate import Library
+    from ..rollout.companion import companion
+    from ..services.runtimes import open_runtime
+    from ..services.selection import select
+    from ..smoke.suite import run_suite
+
+    settings: Settings = ctx.obj
+    library = Library.default(settings.profiles)
+    target = library.host(host)
+    runtime = open_runtime(target)
+    chosen = select(runtime.instances(), host=host, service=service, gpu=gpu)
+    may_start = target.value.temporary_services if start_linear is None else start_linear
+    with ExitStack() as stack:
+        beside = stack.enter_context(
+            companion(
+                library, target, runtime, chosen, service="dflash-linear", may_start=may_start
+            )
+        )
+        linear = stack.enter_context(EngineClient(beside.url)) if beside else None
+        engine = stack.enter_context(EngineClient(chosen.url))
+        say = stack.enter_context(step(f"smoke {chosen.title}"))
+        outcomes = run_suite(
+            engine,
+            served_name=chosen.labels.served_name,
+            linear=linear,
+            on_outcome=lambda outcome: say(f"{outcome.check} {outcome.verdict}"),
+        )
+    if as_json:
+        machine.write({"host": host, "service": chosen.labels.service, "checks": outcomes})
+    else:
+        tables.show(
+            ("check", "verdict", "found"),
+            [(outcome.check, outcome.verdict, outcome.detail) for outcome in outcomes],
+        )
+    failed = [outcome.check for outcome in outcomes if outcome.verdict == "failed"]
+    if failed:
+        raise Unhealthy(f"smoke failed: {', '.join(failed)}", where=chosen.title)

@@ -1,0 +1,38 @@
+"""`ddtree status`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..settings import Settings
+
+
+def status(
+    ctx: typer.Context,
+    host: Annotated[
+        str | None, typer.Argument(help="Only this host.  [default: the lab and your own hosts]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what runs where, and how it is."""
+    from ..errors import DdtreeError, SomeHostsFailed
+    from ..hosts.fleet import each
+    from ..output import machine
+    from ..profiles.locate import Library
+    from ..services.observation import survey
+    from ..services.overview import document, show
+
+    settings: Settings = ctx.obj
+    library = Library.default(settings.profiles)
+    found = each({host: library.host(host)} if host else library.targets(), survey)
+    if as_json:
+        machine.write(document(found))
+    else:
+        show(found)
+    failed = {name: result for name, result in found.items() if isinstance(result, DdtreeError)}
+    if host is not None and failed:
+        raise failed[host]
+    if failed:
+        raise SomeHostsFailed(f"no answer from {len(failed)} of {len(found)} hosts")

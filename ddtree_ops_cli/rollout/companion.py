@@ -1,0 +1,57 @@
+"""A second service to compare with: one that runs already, or one for the time of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..output.console import note
+from ..profiles.load import Loaded
+from ..profiles.locate import Library
+from ..profiles.schema import HostProfile
+from ..services.runtimes import Instance, Runtime
+from ..services.selection import select
+from .apply import apply
+from .deployment import Request, prepare
+from .operations import Change
+from .plan import plan
+from .playbook import load
+
+
+@contextmanager
+def companion(
+    library: Library,
+    host: Loaded[HostProfile],
+    runtime: Runtime,
+    beside: Instance,
+    *,
+    service: str,
+    may_start: bool,
+) -> Iterator[Instance | None]:
+    """An instance of the profile `service` that serves the model of `beside`.
+
+    One that runs is taken as it is. Otherwise, if `may_start`, one is started on a free GPU and
+    stopped at the end, Ctrl-C included. None if there is neither.
+    """
+    model = beside.labels.model
+    wanted = library.service(service).value.algorithm
+    for instance in runtime.instances():
+        labels = instance.labels
+        if (labels.algorithm, labels.model, instance.state) == (wanted, model, "running"):
+            yield instance
+            return
+    occupied = {instance.labels.gpu for instance in runtime.instances()}
+    free = [gpu for gpu in range(runtime.gpus) if gpu not in occupied]
+    if not may_start or not free:
+        yield None
+        return
+    note(f"starting {service} on GPU {free[0]} for the comparison")
+    with runtime.lock(f"temporary {service}"):
+        start = prepare(library, host, runtime, Request(service, model, free[0]))
+        apply(start, runtime)
+    started = select(runtime.instances(), host=host.name, service=service, gpu=free[0])
+    try:
+        yield started
+    finally:
+        with runtime.lock(f"temporary {service}"):
+            apply(plan(load("stop"), Change(previous=started, start=None)), runtime)

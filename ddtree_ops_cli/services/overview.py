@@ -1,0 +1,101 @@
+"""Services as they are shown: one table at a glance, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from ..errors import DdtreeError
+from ..output import tables
+from .observation import Observed
+from .runtimes import Instance
+
+Found = Mapping[str, list[Observed] | DdtreeError]
+
+_COLUMNS = ("host", "GPU", "service", "engine", "budget", "port", "health", "uptime", "accept")
+
+
+def show(found: Found) -> None:
+    tables.show(_COLUMNS, _rows(found), numeric="GPU budget port uptime accept")
+
+
+def document(found: Found) -> dict[str, Any]:
+    """`{host: {"services": [...]} or {"error": text}}`; times in seconds."""
+    return {
+        name: {"error": str(result)}
+        if isinstance(result, DdtreeError)
+        else {
+            "services": [
+                {
+                    **summary(seen.instance),
+                    "health": seen.health,
+                    "detail": seen.detail,
+                    "uptime_s": round(seen.uptime_s, 1),
+                    "accept_length": seen.accept_length,
+                }
+                for seen in result
+            ]
+        }
+        for name, result in found.items()
+    }
+
+
+def summary(instance: Instance) -> dict[str, Any]:
+    """An instance as JSON."""
+    labels = instance.labels
+    return {
+        "host": labels.host,
+        "gpu": labels.gpu,
+        "service": labels.service,
+        "model": labels.model,
+        "served_name": labels.served_name,
+        "engine": labels.engine,
+        "algorithm": labels.algorithm,
+        "budget": labels.budget,
+        "mode": labels.mode,
+        "port": labels.port,
+        "url": instance.url,
+        "state": instance.state,
+        "identity": instance.identity,
+        "started_at": instance.started_at,
+        "spec_hash": labels.spec_hash,
+        "deployer": labels.deployer,
+    }
+
+
+def _rows(found: Found) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for name, result in found.items():
+        if isinstance(result, DdtreeError):
+            rows.append([name, *[None] * 5, f"unreachable: {result.what}", None, None])
+        elif not result:
+            rows.append([name, *[None] * 5, "stopped: nothing is deployed", None, None])
+        else:
+            rows += [[name, *_row(seen)] for seen in result]
+    return rows
+
+
+def _row(seen: Observed) -> list[object]:
+    labels = seen.instance.labels
+    return [
+        labels.gpu,
+        labels.service,
+        labels.engine,
+        labels.budget,
+        labels.port,
+        f"{seen.health}: {seen.detail}" if seen.detail else seen.health,
+        _duration(seen.uptime_s),
+        None if seen.accept_length is None else f"{seen.accept_length:.2f}",
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """Two units at most, the way people say it: 12 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
+    whole = int(seconds)
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    for (unit, size), (smaller, part) in pairwise(units):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"

@@ -1,0 +1,244 @@
+"""The runtime of the lab: one process group a service, on this machine.
+
+Everything lies under the XDG state directory, one folder a GPU place:
+
+    hosts/<host>/<gpu>/service.json   labels, pid and start time of the process
+    hosts/<host>/<gpu>/log            its output, kept after a stop until the next start
+    hosts/<host>/lock                 held by a running deploy
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from platformdirs import user_state_path
+
+from ...errors import DdtreeError, LockHeld
+from ..labels import Labels
+from ..sglang_args import LAB_ENGINE, engine_args
+from ..spec import ServiceSpec
+from . import Instance
+
+_POLL_S = 0.2
+# psutil derives the start time from the boot time, which moves when the clock is set.
+_START_TIME_SLACK_S = 2.0
+
+
+class ProcessRuntime:
+    def __init__(self, host: str, *, gpus: int) -> None:
+        self.gpus = gpus
+        self.engine = f"lab {version('ddtree-ops')}"
+        self._root = user_state_path("ddtree") / "hosts" / host
+
+    def command(self, spec: ServiceSpec) -> tuple[str, ...]:
+        return (*LAB_ENGINE, *engine_args(spec))
+
+    def instances(self) -> list[Instance]:
+        places = sorted(self._root.glob("[0-9]*"), key=lambda place: int(place.name))
+        return [found for place in places if (found := self._read(place)) is not None]
+
+    def check_weights(self, target: str, drafter: str | None) -> None:
+        from ...lab.checkpoint import read_checkpoint
+
+        read_checkpoint(Path(target), architecture="Qwen3_5ForCausalLM")
+        if drafter is not None:
+            read_checkpoint(Path(drafter), architecture="DFlashDraftModel")
+
+    def port_holder(self, bind: str, port: int) -> str | None:
+        import socket
+
+        family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((bind, port))
+            except OSError as error:
+                own = [i for i in self.instances() if i.labels.port == port]
+                return own[0].title if own else error.strerror or "another program"
+        return None
+
+    @contextlib.contextmanager
+    def lock(self, purpose: str) -> Iterator[None]:
+        self._root.mkdir(parents=True, exist_ok=True)
+        # The kernel drops the lock with the last descriptor, whatever ends this process.
+        with (self._root / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise LockHeld(
+                    f"another deploy holds the lock: {file.read().strip()}",
+                    where=f"host {self._root.name}",
+                    mend="wait for it, or end it",
+                ) from None
+            file.truncate(0)
+            file.write(f"pid {os.getpid()}, {purpose}\n")
+            file.flush()
+            yield
+
+    def start(
+        self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str]
+    ) -> Instance:
+        place = self._root / str(labels.gpu)
+        place.mkdir(parents=True, exist_ok=True)
+        # An interrupt between the start and the record would leave a process that nobody knows.
+        with _interrupts_deferred(), (place / "log").open("wb") as log:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+            try:
+                started_at = psutil.Process(process.pid).create_time()
+                record = {
+                    "pid": process.pid,
+                    "started_at": started_at,
+                    "argv": list(argv),
+                    "environment": dict(environment),
+                    "labels": labels.to_mapping(),
+                }
+                _write(place / "service.json", json.dumps(record, indent=2))
+            except OSError:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return _instance(record, running=True)
+
+    def stop(self, instance: Instance, *, grace_s: float) -> None:
+        place = self._root / str(instance.labels.gpu)
+        record = _load(place / "service.json")
+        if record is not None and _is_ours(record):
+            group = record["pid"]
+            _signal_group(group, signal.SIGTERM)
+            if not _wait_gone(group, grace_s):
+                _signal_group(group, signal.SIGKILL)
+                if not _wait_gone(group, grace_s):
+                    raise DdtreeError(f"process group {group} does not end", where=instance.title)
+        (place / "service.json").unlink(missing_ok=True)
+
+    def alive(self, instance: Instance) -> bool:
+        record = _load(self._root / str(instance.labels.gpu) / "service.json")
+        return record is not None and _is_ours(record)
+
+    def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
+        path = self._root / str(gpu) / "log"
+        if not path.exists():
+            raise DdtreeError("no log: nothing was started here", where=f"GPU {gpu}")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from (line.rstrip("\n") for line in deque(file, maxlen=last))
+            while follow:
+                if line := file.readline():
+                    yield line.rstrip("\n")
+                else:
+                    time.sleep(_POLL_S)
+
+    def _read(self, place: Path) -> Instance | None:
+        record = _load(place / "service.json")
+        if record is None:
+            return None
+        return _instance(record, running=_is_ours(record))
+
+
+def _instance(record: Mapping[str, Any], *, running: bool) -> Instance:
+    labels = Labels.from_mapping(record["labels"])
+    address = "127.0.0.1" if labels.bind == "0.0.0.0" else labels.bind
+    return Instance(
+        labels=labels,
+        state="running" if running else "dead",
+        identity=f"pid {record['pid']}",
+        url=f"http://{f'[{address}]' if ':' in address else address}:{labels.port}",
+        started_at=record["started_at"],
+        argv=tuple(record["argv"]),
+        environment=record["environment"],
+    )
+
+
+@contextlib.contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the body.
+
+    A blocked signal mask would be inherited by the started process; a handler is not.
+    """
+    pressed: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads(path.read_text())
+        Labels.from_mapping(record["labels"])
+        return {
+            "pid": int(record["pid"]),
+            "started_at": float(record["started_at"]),
+            "labels": dict(record["labels"]),
+            "argv": list(record["argv"]),
+            "environment": dict(record["environment"]),
+        }
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DdtreeError(
+            f"this record of a service is damaged ({error})",
+            where=str(path),
+            mend="end its process if one is left, and remove the file",
+        ) from error
+
+
+def _is_ours(record: Mapping[str, Any]) -> bool:
+    """Whether the recorded process still runs, and not another that was given its pid."""
+    try:
+        process = psutil.Process(record["pid"])
+        same = abs(process.create_time() - record["started_at"]) < _START_TIME_SLACK_S
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def _wait_gone(group: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while _members(group):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _members(group: int) -> list[psutil.Process]:
+    """The living of a process group; a zombie that its parent has not reaped is not one."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

@@ -1,0 +1,37 @@
+"""The command line of an engine. Pure.
+
+The lab's server takes SGLang's own flag names, so one builder serves both.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .spec import ServiceSpec
+
+SGLANG_VERSION = "0.5.17"
+"""The release that the patch set is written for."""
+
+LAB_ENGINE = (sys.executable, "-m", "ddtree_ops_cli.lab.server")
+SGLANG_ENGINE = ("python3", "-m", "sglang.launch_server")
+
+
+def engine_args(spec: ServiceSpec) -> list[str]:
+    """Flags of `sglang.launch_server` (sglang/srt/server_args.py) and of the DDTREE patch set."""
+    args = ["--model-path", spec.target, "--served-model-name", spec.served_name]
+    args += ["--host", spec.bind, "--port", str(spec.port), "--enable-metrics"]
+    for flag, value in spec.engine:
+        args += [f"--{flag}", value]
+    if spec.algorithm != "none":
+        assert spec.drafter is not None, "decide() refuses a drafting service without a drafter"
+        args += ["--speculative-algorithm", spec.algorithm]
+        args += ["--speculative-draft-model-path", spec.drafter]
+    if spec.tree is not None:
+        args += ["--speculative-ddtree-budget", str(spec.tree.budget)]
+        args += ["--speculative-ddtree-topk-cap", str(spec.tree.topk_cap)]
+        args += ["--speculative-ddtree-mode", spec.tree.mode]
+        if spec.tree.chain_seed is not None:
+            args += ["--speculative-ddtree-chain-seed", str(spec.tree.chain_seed)]
+        if spec.tree.allow_hybrid_unsafe:
+            args += ["--speculative-ddtree-allow-hybrid-unsafe"]
+    return [*args, *spec.extra_args]

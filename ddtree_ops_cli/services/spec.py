@@ -1,0 +1,127 @@
+"""From profiles and flags to one fully decided service. Pure: reads no host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..profiles.load import Loaded
+    from ..profiles.schema import HostProfile, ModelProfile, ServiceProfile
+
+_LAB = Path(__file__).parent.parent / "lab" / "weights"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    budget: int
+    """Nodes besides the root."""
+    topk_cap: int
+    """Candidates per depth."""
+    chain_seed: int | None
+    """Depth to which the drafter's argmax chain is kept; None leaves it to the engine."""
+    mode: str
+    allow_hybrid_unsafe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """Everything that is decided before a service starts."""
+
+    host: str
+    service: str
+    model: str
+    gpu: int
+    bind: str
+    port: int
+    served_name: str
+    target: str
+    """A directory, or a repository id that the engine's own cache resolves."""
+    drafter: str | None
+    algorithm: str
+    """`none`, `DFLASH` or `DDTREE`."""
+    tree: Tree | None
+    engine: tuple[tuple[str, str], ...]
+    """Engine options that a profile sets, by SGLang's flag name without dashes."""
+    extra_args: tuple[str, ...]
+
+    @property
+    def spec_hash(self) -> str:
+        """12 hex digits; equal hashes mean that a redeploy would change nothing."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line says against the profiles; None leaves the profile's value."""
+
+    budget: int | None = None
+    port: int | None = None
+    allow_hybrid_unsafe: bool = False
+
+
+def decide(
+    host: Loaded[HostProfile],
+    service: Loaded[ServiceProfile],
+    model: Loaded[ModelProfile],
+    gpu: int,
+    overrides: Overrides,
+) -> ServiceSpec:
+    """Raises UsageError where the flags ask for what the profiles cannot give."""
+    algorithm = service.value.algorithm
+    drafter = model.value.drafter if algorithm != "none" else None
+    if algorithm != "none" and drafter is None:
+        raise UsageError(
+            f"service {service.name} needs a drafter, and model {model.name} has none",
+            where=str(model.file),
+            mend="name one there, or deploy a service with algorithm: none",
+        )
+    if algorithm != "DDTREE" and (overrides.budget or overrides.allow_hybrid_unsafe):
+        flag = "--budget" if overrides.budget else "--allow-hybrid-unsafe"
+        raise UsageError(
+            f"{flag} is for a tree, and service {service.name} runs {algorithm}",
+            mend="leave it out, or choose a service with algorithm: DDTREE",
+        )
+    return ServiceSpec(
+        host=host.name,
+        service=service.name,
+        model=model.name,
+        gpu=gpu,
+        bind=host.value.bind,
+        port=overrides.port or host.value.base_port + gpu,
+        served_name=model.value.served_name,
+        target=_weights(model.value.target),
+        drafter=_weights(drafter) if drafter else None,
+        algorithm=algorithm,
+        tree=_tree(service.value, overrides) if algorithm == "DDTREE" else None,
+        engine=_engine(service.value, model.value),
+        extra_args=service.value.engine.extra_args,
+    )
+
+
+def _tree(service: ServiceProfile, overrides: Overrides) -> Tree:
+    declared = service.speculative
+    return Tree(
+        budget=overrides.budget or declared.budget,
+        topk_cap=declared.topk_cap,
+        chain_seed=declared.chain_seed,
+        mode=declared.mode,
+        allow_hybrid_unsafe=declared.allow_hybrid_unsafe or overrides.allow_hybrid_unsafe,
+    )
+
+
+def _engine(service: ServiceProfile, model: ModelProfile) -> tuple[tuple[str, str], ...]:
+    declared = service.engine.model_dump(exclude={"extra_args"}, exclude_none=True)
+    options = {"context_length": model.context_length, **declared}
+    return tuple((key.replace("_", "-"), str(value)) for key, value in sorted(options.items()))
+
+
+def _weights(source: str) -> str:
+    """A path or repository id; `lab:NAME` is a directory of the pair inside the package."""
+    return str(_LAB / source.removeprefix("lab:")) if source.startswith("lab:") else source
