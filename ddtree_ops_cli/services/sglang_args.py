@@ -12,13 +12,16 @@ from .spec import ServiceSpec
 SGLANG_VERSION = "0.5.17"
 """The release that the patch set is written for."""
 
-LAB_ENGINE = (sys.executable, "-m", "ddtree_ops_cli.lab.server")
+# -P: a file of the folder that the operator stands in must not shadow a module of the engine.
+LAB_ENGINE = (sys.executable, "-P", "-m", "ddtree_ops_cli.lab.server")
 SGLANG_ENGINE = ("python3", "-m", "sglang.launch_server")
 
 
 def engine_args(spec: ServiceSpec) -> list[str]:
     """Flags of `sglang.launch_server` (sglang/srt/server_args.py) and of the DDTREE patch set."""
     args = ["--model-path", spec.target, "--served-model-name", spec.served_name]
+    if spec.target_revision is not None:
+        args += ["--revision", spec.target_revision]
     args += ["--host", spec.bind, "--port", str(spec.port), "--enable-metrics"]
     for flag, value in spec.engine:
         args += [f"--{flag}", value]
@@ -26,6 +29,8 @@ def engine_args(spec: ServiceSpec) -> list[str]:
         assert spec.drafter is not None, "decide() refuses a drafting service without a drafter"
         args += ["--speculative-algorithm", spec.algorithm]
         args += ["--speculative-draft-model-path", spec.drafter]
+    if spec.drafter_revision is not None:
+        args += ["--speculative-draft-model-revision", spec.drafter_revision]
     if spec.tree is not None:
         args += ["--speculative-ddtree-budget", str(spec.tree.budget)]
         args += ["--speculative-ddtree-topk-cap", str(spec.tree.topk_cap)]

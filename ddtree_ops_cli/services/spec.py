@@ -42,7 +42,9 @@ class ServiceSpec:
     served_name: str
     target: str
     """A directory, or a repository id that the engine's own cache resolves."""
+    target_revision: str | None
     drafter: str | None
+    drafter_revision: str | None
     algorithm: str
     """`none`, `DFLASH` or `DDTREE`."""
     tree: Tree | None
@@ -97,7 +99,9 @@ def decide(
         port=overrides.port or host.value.base_port + gpu,
         served_name=model.value.served_name,
         target=_weights(model.value.target),
+        target_revision=model.value.target_revision,
         drafter=_weights(drafter) if drafter else None,
+        drafter_revision=model.value.drafter_revision if drafter else None,
         algorithm=algorithm,
         tree=_tree(service.value, overrides) if algorithm == "DDTREE" else None,
         engine=_engine(service.value, model.value),

@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from ..spec import ServiceSpec
 from . import Instance
 
 _POLL_S = 0.2
+_FRESH_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 # psutil derives the start time from the boot time, which moves when the clock is set.
 _START_TIME_SLACK_S = 2.0
 
@@ -94,27 +94,30 @@ class ProcessRuntime:
         place = self._root / str(labels.gpu)
         place.mkdir(parents=True, exist_ok=True)
         # An interrupt between the start and the record would leave a process that nobody knows.
-        with _interrupts_deferred(), (place / "log").open("wb") as log:
-            process = subprocess.Popen(
+        with _interrupts_deferred():
+            # subprocess wants to own what it starts; this process shall outlive its parent.
+            pid = os.posix_spawn(
+                argv[0],
                 list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
-                start_new_session=True,
+                {**os.environ, **environment},
+                setsid=True,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(place / "log"), _FRESH_LOG, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
             )
+            record = {
+                "pid": pid,
+                "started_at": psutil.Process(pid).create_time(),
+                "argv": list(argv),
+                "environment": dict(environment),
+                "labels": labels.to_mapping(),
+            }
             try:
-                started_at = psutil.Process(process.pid).create_time()
-                record = {
-                    "pid": process.pid,
-                    "started_at": started_at,
-                    "argv": list(argv),
-                    "environment": dict(environment),
-                    "labels": labels.to_mapping(),
-                }
                 _write(place / "service.json", json.dumps(record, indent=2))
             except OSError:
-                os.killpg(process.pid, signal.SIGKILL)
+                _signal_group(pid, signal.SIGKILL)
                 raise
         return _instance(record, running=True)
 

@@ -1,0 +1,67 @@
+"""What tests of the command line share: a home of their own, and the real command."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+COMMAND_TIMEOUT_S = 120
+
+
+@dataclass
+class Ddtree:
+    """The real `ddtree`, in a process of its own, with a home of its own."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ddtree_ops_cli", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd or self.home,
+            env={**os.environ, **self.environment},
+        )
+
+    def __call__(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words, cwd=cwd)
+        out, err = process.communicate(timeout=COMMAND_TIMEOUT_S)
+        return subprocess.CompletedProcess(list(words), process.returncode, out, err)
+
+
+@pytest.fixture
+def ddtree(tmp_path: Path) -> Ddtree:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Ddtree(
+        home,
+        {
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "XDG_STATE_HOME": str(home / ".local/state"),
+            "COLUMNS": "200",
+        },
+    )
+
+
+def free_ports(count: int) -> Sequence[int]:
+    """Consecutive ports of loopback on which nobody listens now."""
+    for first in range(41000, 60000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.create_server(("127.0.0.1", port)):
+                    pass
+        except OSError:
+            continue
+        return range(first, first + count)
+    raise RuntimeError("no free ports")

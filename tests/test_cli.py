@@ -1,0 +1,101 @@
+"""The command line as a whole: help, exit codes, and what it does not load."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from ddtree_ops_cli import errors
+from tests.conftest import Ddtree
+
+EXIT_CODES = {
+    "DdtreeError": 1,
+    "UsageError": 2,
+    "ProfileError": 3,
+    "HostUnreachable": 4,
+    "LockHeld": 5,
+    "Unhealthy": 6,
+    "SomeHostsFailed": 7,
+    "PatchMismatch": 8,
+    "Interrupted": 130,
+}
+HEAVY = ["numpy", "pydantic", "yaml", "httpx", "starlette", "fabric", "paramiko", "docker"]
+
+
+def test_every_error_is_exported_and_has_its_documented_exit_code() -> None:
+    found = {
+        name: member.exit_code
+        for name, member in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(member, errors.DdtreeError)
+    }
+    assert found == EXIT_CODES
+    assert set(errors.__all__) == set(EXIT_CODES)
+
+
+def test_an_error_is_one_line_with_place_and_mend() -> None:
+    assert str(errors.UsageError("no GPU 9")) == "no GPU 9"
+    whole = errors.UsageError("no GPU 9", where="host lab", mend="it has 0 to 3")
+    assert str(whole) == "host lab: no GPU 9; it has 0 to 3"
+
+
+def test_the_command_line_is_read_without_loading_what_only_commands_need() -> None:
+    code = f"import sys, ddtree_ops_cli.cli; print([m for m in {HEAVY} if m in sys.modules])"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert out.strip() == "[]"
+
+
+def test_help_lists_every_command_with_one_sentence(ddtree: Ddtree) -> None:
+    done = ddtree("--help")
+    assert done.returncode == 0
+    for command in ("deploy", "status", "smoke", "logs", "stop", "hosts", "profile", "version"):
+        [line] = [row for row in done.stdout.splitlines() if f"│ {command} " in row]
+        assert len(line.split()) > 4, f"{command} has no help"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["deploy", "status", "smoke", "logs", "stop", "version"]
+    + ["hosts list", "hosts add", "profile list", "profile show", "profile check"],
+)
+def test_each_command_explains_each_of_its_options(ddtree: Ddtree, command: str) -> None:
+    done = ddtree(*command.split(), "--help")
+    assert done.returncode == 0
+    options = [row for row in done.stdout.splitlines() if row.startswith("│") and " --" in row]
+    assert options
+    for row in options:
+        assert len(row.strip("│ ").split()) > 2, f"no help: {row}"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["deploy", "ct20"], 2, "no host 'ct20'; did you mean ct200"),
+        (["deploy", "ct200"], 2, "host 'ct200' is a template without an address; write"),
+        (["deploy", "lab", "--service", "dtree"], 2, "no service 'dtree'; did you mean ddtree"),
+        (["deploy", "lab", "--model", "lab-par"], 2, "no model 'lab-par'; did you mean lab-pair"),
+        (["deploy", "lab", "--gpu", "9"], 2, "host lab: no GPU 9; it has 0 to 3"),
+        (["deploy", "lab", "--budget", "0"], 2, "0 is not in the range x>=1"),
+        (["deploy", "lab", "--budget", "-4"], 2, "-4 is not in the range x>=1"),
+        (["deploy", "lab", "--budgte", "4"], 2, "No such option: --budgte"),
+        (["deploy"], 2, "Missing argument 'HOST'"),
+        (["stop", "lab"], 2, "host lab: no service is deployed; `ddtree deploy lab` starts one"),
+        (["smoke", "lab"], 2, "host lab: no service is deployed; `ddtree deploy lab` starts one"),
+        (["logs", "lab"], 2, "host lab: no service is deployed; `ddtree deploy lab` starts one"),
+        (["logs", "lab", "--gpu", "2"], 1, "GPU 2: no log: nothing was started here"),
+        (["--profiles", "nowhere", "status"], 2, "nowhere: no such place"),
+    ],
+)
+def test_a_mistake_gets_one_line_its_exit_code_and_no_traceback(
+    ddtree: Ddtree, words: list[str], code: int, says: str
+) -> None:
+    done = ddtree(*words)
+    flat = " ".join(done.stderr.replace("│", " ").split())
+    assert says in flat
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
