@@ -1,0 +1,138 @@
+"""The lab server's flags: a part of SGLang's, by the same names, and the DDTREE ones."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from ..errors import UsageError
+
+PROGRAM = "python -m ddtree_ops_cli.lab.server"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+DEFAULT_BUDGET = 16
+DEFAULT_TOPK_CAP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    model_path: Path
+    served_model_name: str
+    host: str
+    port: int
+    context_length: int | None
+    """None: what the model's own config.json says."""
+    random_seed: int
+    """Where the seeds of requests come from that sample and bring none."""
+    log_level: str
+    algorithm: str
+    """none, DFLASH or DDTREE."""
+    draft_model_path: Path | None
+    budget: int
+    topk_cap: int
+    chain_seed: int | None
+    allow_hybrid_unsafe: bool
+    log_steps: Path | None
+
+
+def parse(argv: Sequence[str] | None) -> Arguments:
+    """Read the command line. Raises UsageError."""
+    found = _parser().parse_args(argv)
+    algorithm = found.speculative_algorithm or "none"
+    _check(found, algorithm)
+    return Arguments(
+        model_path=found.model_path,
+        served_model_name=found.served_model_name or str(found.model_path),
+        host=found.host,
+        port=found.port,
+        context_length=found.context_length,
+        random_seed=found.random_seed if found.random_seed is not None else secrets.randbits(30),
+        log_level=found.log_level,
+        algorithm=algorithm,
+        draft_model_path=found.speculative_draft_model_path,
+        budget=_or(found.speculative_ddtree_budget, DEFAULT_BUDGET),
+        topk_cap=_or(found.speculative_ddtree_topk_cap, DEFAULT_TOPK_CAP),
+        chain_seed=found.speculative_ddtree_chain_seed,
+        allow_hybrid_unsafe=found.speculative_ddtree_allow_hybrid_unsafe,
+        log_steps=found.speculative_ddtree_log_steps,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, where=PROGRAM, mend="--help lists the flags")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        allow_abbrev=False,
+        description="The reference engine of ddtree behind the part of SGLang's HTTP surface"
+        " that the tool relies on.",
+    )
+    add = parser.add_argument
+    add("--model-path", type=Path, required=True, help="target model directory")
+    add("--served-model-name", help="name in /v1/models (default: the model path)")
+    add("--host", default="127.0.0.1", help="the only address to listen on (default: %(default)s)")
+    add("--port", type=_port, default=30000, help="0 takes a free one (default: %(default)s)")
+    add("--context-length", type=int, help="tokens of prompt and answer (default: the model's)")
+    add("--random-seed", type=int, help="makes sampled answers repeatable")
+    add("--log-level", choices=LOG_LEVELS, default="info")
+    add("--enable-metrics", action="store_true", help="no effect: /metrics is always served")
+    add("--speculative-algorithm", choices=("DFLASH", "DDTREE"), help="default: plain decoding")
+    add("--speculative-draft-model-path", type=Path, help="drafter directory")
+    add("--speculative-ddtree-budget", type=int, metavar="N", help="tree nodes besides the root")
+    add("--speculative-ddtree-topk-cap", type=int, metavar="K", help="candidates per depth")
+    add("--speculative-ddtree-chain-seed", type=int, metavar="D", help="spine kept to this depth")
+    add("--speculative-ddtree-mode", choices=("tree", "shadow-linear"), default="tree")
+    add(
+        "--speculative-ddtree-allow-hybrid-unsafe",
+        action="store_true",
+        help="no effect: the lab engine gives every node its parent's state",
+    )
+    add("--speculative-ddtree-log-steps", type=Path, metavar="FILE", help="one JSON line a step")
+    return parser
+
+
+def _check(found: argparse.Namespace, algorithm: str) -> None:
+    drafter = found.speculative_draft_model_path
+    if algorithm != "none" and drafter is None:
+        raise UsageError(
+            f"{algorithm} needs a drafter", where=PROGRAM, mend="add --speculative-draft-model-path"
+        )
+    if algorithm == "none" and drafter is not None:
+        raise UsageError(
+            "a drafter without an algorithm is of no use",
+            where=PROGRAM,
+            mend="add --speculative-algorithm DFLASH or DDTREE",
+        )
+    tree_flags = {
+        "--speculative-ddtree-budget": found.speculative_ddtree_budget,
+        "--speculative-ddtree-topk-cap": found.speculative_ddtree_topk_cap,
+        "--speculative-ddtree-chain-seed": found.speculative_ddtree_chain_seed,
+    }
+    stray = next((flag for flag, value in tree_flags.items() if value is not None), None)
+    if algorithm != "DDTREE" and stray is not None:
+        raise UsageError(
+            f"{stray} belongs to --speculative-algorithm DDTREE", where=PROGRAM, mend="drop it"
+        )
+    if found.speculative_ddtree_mode != "tree":
+        raise UsageError(
+            f"the lab engine has no mode {found.speculative_ddtree_mode}",
+            where=PROGRAM,
+            mend="use --speculative-ddtree-mode tree",
+        )
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"port {port} is not between 0 and 65535")
+    return port
