@@ -15,6 +15,13 @@ PROGRAM = "python -m ddtree_ops_cli.lab.server"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_BUDGET = 16
 DEFAULT_TOPK_CAP = 8
+# A service profile sets these for SGLang; the same profile must start the lab.
+_WITHOUT_MEANING = (
+    "--attention-backend",
+    "--max-running-requests",
+    "--mem-fraction-static",
+    "--page-size",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--random-seed", type=int, help="makes sampled answers repeatable")
     add("--log-level", choices=LOG_LEVELS, default="info")
     add("--enable-metrics", action="store_true", help="no effect: /metrics is always served")
+    for flag in _WITHOUT_MEANING:
+        add(flag, metavar="X", help="no effect: there is nothing of it in this engine")
     add("--speculative-algorithm", choices=("DFLASH", "DDTREE"), help="default: plain decoding")
     add("--speculative-draft-model-path", type=Path, help="drafter directory")
     add("--speculative-ddtree-budget", type=int, metavar="N", help="tree nodes besides the root")

@@ -58,6 +58,9 @@ def meta_info(job: Job, now: Snapshot, *, draft_tokens: int, tree: bool) -> dict
         "cached_tokens_details": None,
         "dp_rank": None,
     }
+    first, job.sent = not job.sent, job.sent or time.time()
+    if first or now.finish is not None:
+        meta["response_sent_to_client_ts"] = job.sent
     if now.finish is None:
         return meta
     meta["e2e_latency"] = job.finished - job.received
@@ -69,7 +72,6 @@ def meta_info(job: Job, now: Snapshot, *, draft_tokens: int, tree: bool) -> dict
         "request_received_ts": job.received,
         "api_server_dispatch_finish_ts": job.received,
         "request_finished_ts": job.finished,
-        "response_sent_to_client_ts": time.time(),
     }
 
 

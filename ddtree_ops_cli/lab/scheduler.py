@@ -55,6 +55,8 @@ class Job:
     started: float = 0.0
     first_token: float = 0.0
     finished: float = 0.0
+    sent: float = 0.0
+    """When the first piece of the answer was written for the client."""
 
 
 @dataclass(slots=True)

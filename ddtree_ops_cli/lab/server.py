@@ -100,6 +100,11 @@ def serve(arguments: Arguments) -> None:
         raise failures[0]
 
 
+def check(argv: Sequence[str]) -> None:
+    """Raise what a start with these flags would end with, a busy port aside."""
+    _load(parse(argv))
+
+
 def _load(arguments: Arguments) -> tuple[Engine, Tokenizer]:
     from .decode import Engine, Speculation
     from .tokenizer import Tokenizer

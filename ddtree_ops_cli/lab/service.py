@@ -145,7 +145,8 @@ class Service:
         arguments = self.arguments
         algorithm = arguments.algorithm
         if algorithm == "none":
-            return {"speculative_algorithm": None, "speculative_draft_model_path": None}
+            absent = ("algorithm", "draft_model_path", "num_draft_tokens")
+            return {f"speculative_{name}": None for name in absent}
         fields: dict[str, Any] = {
             "speculative_algorithm": algorithm,
             "speculative_draft_model_path": str(arguments.draft_model_path),
