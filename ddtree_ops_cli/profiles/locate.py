@@ -56,8 +56,11 @@ class Library:
             raise UsageError(
                 what, where=str(extra), mend="--profiles takes a directory of profiles"
             )
-        own = [extra] if extra is not None else []
-        return cls([*own, Path("profiles").absolute(), user_directory(), bundled("profiles")])
+        found = [extra] if extra is not None else []
+        packaged, here = bundled("profiles"), Path("profiles").absolute()
+        if here.resolve() != packaged.resolve():  # in a checkout the user's own come first
+            found.append(here)
+        return cls([*found, user_directory(), packaged])
 
     def host(self, name: str) -> Loaded[HostProfile]:
         """A host to work on. A template is refused: it has no address."""
@@ -87,6 +90,17 @@ class Library:
         raise UsageError(
             f"no {kind.removesuffix('s')} '{name}'", mend=suggestion(name, self.names(kind))
         )
+
+    def kind_of(self, name: str) -> Kind:
+        """The kind that has a profile of this name; UsageError if none or several have."""
+        kinds = [kind for kind in KINDS if name in self.names(kind)]
+        if len(kinds) == 1:
+            return kinds[0]
+        if kinds:
+            what = f"'{name}' is in {' and in '.join(kinds)}"
+            raise UsageError(what, mend=f"say which: {kinds[0]} {name}")
+        known = [known for kind in KINDS for known in self.names(kind)]
+        raise UsageError(f"no profile '{name}'", mend=suggestion(name, known))
 
     def targets(self) -> dict[str, Loaded[HostProfile] | ProfileError]:
         """The hosts that a sweep visits: all but templates. An invalid profile is its error."""
@@ -125,6 +139,14 @@ class Library:
         if by.stem == name and by.resolve() in resolved:
             files = files[resolved.index(by.resolve()) + 1 :] or files
         return files[0] if files else None
+
+
+def kind_named(word: str) -> Kind:
+    """`hosts` for `hosts` or `host`; UsageError for what is no kind of profile."""
+    for kind in KINDS:
+        if word in (kind, kind.removesuffix("s")):
+            return kind
+    raise UsageError(f"no kind of profile '{word}'", mend=suggestion(word, KINDS))
 
 
 def user_directory() -> Path:
