@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .PHONY: demo test lint format bench clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
-	$(BIN)/python tools/demo.py
+	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
 
 test: $(VENV)/.installed-dev      ## all tests that need neither root, Docker nor a GPU
 	$(BIN)/pytest $(ARGS)

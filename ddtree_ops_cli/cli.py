@@ -34,9 +34,10 @@ app = typer.Typer(
     cls=_Root,
     help="Run tree-verified speculative decoding (DDTree) with SGLang on your own GPU servers.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`make demo`, or `ddtree deploy lab`, shows everything on this machine without a GPU.",
+    epilog="Begin with `ddtree deploy lab`: this machine, the reference engine, no GPU needed.",
 )
 
 
@@ -76,5 +77,5 @@ def main() -> None:
         report.parent.mkdir(parents=True, exist_ok=True)
         with open(report, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             traceback.print_exception(error, file=file)
-        fail(f"internal error: {type(error).__name__}: {error}; the traceback is in {report}")
+        fail(f"a bug: {type(error).__name__}: {error}; the traceback is in {report}")
         raise SystemExit(1) from None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 COMMAND_TIMEOUT_S = 120
@@ -65,3 +66,15 @@ def free_ports(count: int) -> Sequence[int]:
             continue
         return range(first, first + count)
     raise RuntimeError("no free ports")
+
+
+def living(group: int) -> list[int]:
+    """The processes of a group; a zombie that nobody has reaped yet is not one."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -49,26 +50,30 @@ def test_the_command_line_is_read_without_loading_what_only_commands_need() -> N
     assert out.strip() == "[]"
 
 
-def test_help_lists_every_command_with_one_sentence(ddtree: Ddtree) -> None:
+def test_help_lists_every_command_with_a_whole_sentence(ddtree: Ddtree) -> None:
     done = ddtree("--help")
     assert done.returncode == 0
-    for command in ("deploy", "status", "smoke", "logs", "stop", "hosts", "profile", "version"):
-        [line] = [row for row in done.stdout.splitlines() if f"│ {command} " in row]
-        assert len(line.split()) > 4, f"{command} has no help"
+    listed = done.stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+    assert len(listed) >= 8
+    for line in listed:
+        command, *sentence = line.split()
+        assert len(sentence) >= 2, f"{command} has no help"
+        assert sentence[-1].endswith("."), f"the help of {command} is cut off"
 
 
 @pytest.mark.parametrize(
     "command",
-    ["deploy", "status", "smoke", "logs", "stop", "version"]
-    + ["hosts list", "hosts add", "profile list", "profile show", "profile check"],
+    "deploy, status, smoke, logs, stop, version, hosts list, hosts add, profile list, "
+    "profile show, profile check".split(", "),
 )
 def test_each_command_explains_each_of_its_options(ddtree: Ddtree, command: str) -> None:
     done = ddtree(*command.split(), "--help")
     assert done.returncode == 0
-    options = [row for row in done.stdout.splitlines() if row.startswith("│") and " --" in row]
-    assert options
-    for row in options:
-        assert len(row.strip("│ ").split()) > 2, f"no help: {row}"
+    options = re.split(r"\n  (?=-)", done.stdout.split("Options:")[1])
+    assert len(options) >= 2
+    for option in options[1:]:
+        names, _, text = option.partition("  ")
+        assert len(text.split()) > 1, f"{names} has no help"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_each_command_explains_each_of_its_options(ddtree: Ddtree, command: str)
         (["deploy", "lab", "--budget", "0"], 2, "0 is not in the range x>=1"),
         (["deploy", "lab", "--budget", "-4"], 2, "-4 is not in the range x>=1"),
         (["deploy", "lab", "--budgte", "4"], 2, "No such option: --budgte"),
-        (["deploy"], 2, "Missing argument 'HOST'"),
+        (["deploy"], 2, "Missing argument"),
         (["stop", "lab"], 2, "host lab: no service is deployed; `ddtree deploy lab` starts one"),
         (["smoke", "lab"], 2, "host lab: no service is deployed; `ddtree deploy lab` starts one"),
         (["logs", "lab"], 2, "host lab: no service is deployed; `ddtree deploy lab` starts one"),
@@ -94,8 +99,7 @@ def test_a_mistake_gets_one_line_its_exit_code_and_no_traceback(
     ddtree: Ddtree, words: list[str], code: int, says: str
 ) -> None:
     done = ddtree(*words)
-    flat = " ".join(done.stderr.replace("│", " ").split())
-    assert says in flat
+    assert says in " ".join(done.stderr.split())
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

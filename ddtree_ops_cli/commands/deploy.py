@@ -11,23 +11,36 @@ from ..settings import Settings
 
 def deploy(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(help="A host profile; `lab` is this machine.")],
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="A host profile; `lab` is this machine.")
+    ],
     service: Annotated[
-        str | None, typer.Option(help="A service profile.  [default: the host's]")
+        str | None,
+        typer.Option(metavar="NAME", help="A service profile.  [default: the host's]"),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="A model profile.  [default: the service's, or the host's]")
+        str | None,
+        typer.Option(metavar="NAME", help="A model profile.  [default: the service's or host's]"),
     ] = None,
     gpu: Annotated[
         int | None,
-        typer.Option(min=0, help="GPU index.  [default: where the service is, or the first free]"),
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="GPU index.  [default: where the service is, or the first free]",
+        ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Tree nodes to verify besides the root.")
+        int | None, typer.Option(min=1, metavar="N", help="Tree nodes to verify besides the root.")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Port.  [default: the host's base_port + GPU index]"),
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="N",
+            help="TCP port.  [default: the host's base_port + GPU index]",
+        ),
     ] = None,
     allow_hybrid_unsafe: Annotated[
         bool,
@@ -42,9 +55,13 @@ def deploy(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Start a service on a GPU, replace the one there, and prove that it generates."""
+    """Start a service and prove that it generates.
+
+    A service that is on the GPU already is replaced, and started again if the new one fails. A
+    service that is as declared, and healthy, is left alone.
+    """
     from ..profiles.locate import Library
-    from ..rollout.apply import apply
+    from ..rollout.apply import apply, check
     from ..rollout.deployment import Request, prepare
     from ..rollout.report import show_plan, show_result
     from ..services.runtimes import open_runtime
@@ -57,7 +74,9 @@ def deploy(
     runtime = open_runtime(target)
     request = Request(service, model, gpu, Overrides(budget, port, allow_hybrid_unsafe))
     if dry_run:
-        show_plan(prepare(library, target, runtime, request), as_json=as_json)
+        plan = prepare(library, target, runtime, request)
+        show_plan(plan, as_json=as_json)
+        check(plan, runtime)
         return
     with runtime.lock(f"deploy {host}"):
         plan = prepare(library, target, runtime, request)

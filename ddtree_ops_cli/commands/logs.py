@@ -11,14 +11,18 @@ from ..settings import Settings
 
 def logs(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(help="A host profile.")],
-    service: Annotated[str | None, typer.Option(help="Only this service.")] = None,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
+    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
     gpu: Annotated[
         int | None,
-        typer.Option(min=0, help="The GPU; also after the service on it was stopped."),
+        typer.Option(
+            min=0, metavar="N", help="Only on this GPU; also after the service on it was stopped."
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing.")] = False,
-    last: Annotated[int, typer.Option("--lines", min=0, help="Lines to begin with.")] = 100,
+    last: Annotated[
+        int, typer.Option("--lines", min=0, metavar="N", help="Lines to begin with.")
+    ] = 100,
 ) -> None:
     """Print the engine's log."""
     from ..output.console import data

@@ -11,9 +11,9 @@ from ..settings import Settings
 
 def smoke(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(help="A host profile.")],
-    service: Annotated[str | None, typer.Option(help="Only this service.")] = None,
-    gpu: Annotated[int | None, typer.Option(min=0, help="Only the service on this GPU.")] = None,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
+    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
+    gpu: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only on this GPU.")] = None,
     start_linear: Annotated[
         bool | None,
         typer.Option(
@@ -24,7 +24,10 @@ def smoke(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Prove that a service is coherent: what it generates is what its target would say."""
+    """Prove that a service is coherent.
+
+    What it generates must be what its target alone would say, the same every time, and drafted.
+    """
     from contextlib import ExitStack
 
     from ..engine_api.client import EngineClient

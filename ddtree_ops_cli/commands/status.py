@@ -12,7 +12,10 @@ from ..settings import Settings
 def status(
     ctx: typer.Context,
     host: Annotated[
-        str | None, typer.Argument(help="Only this host.  [default: the lab and your own hosts]")
+        str | None,
+        typer.Argument(
+            metavar="HOST", help="Only this host.  [default: the lab and your own hosts]"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -11,15 +11,18 @@ from ..settings import Settings
 
 def stop(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(help="A host profile.")],
-    service: Annotated[str | None, typer.Option(help="Only this service.")] = None,
-    gpu: Annotated[int | None, typer.Option(min=0, help="Only the service on this GPU.")] = None,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
+    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
+    gpu: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only on this GPU.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show the plan and change nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Stop a service with all its processes. Its log stays until the next start on this GPU."""
+    """Stop a service with all its processes.
+
+    Its log stays until the next start on this GPU.
+    """
     from ..profiles.locate import Library
     from ..rollout.apply import apply
     from ..rollout.operations import Change

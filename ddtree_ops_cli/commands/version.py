@@ -10,7 +10,10 @@ import typer
 def version(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the version of ddtree, and of the SGLang that its patch set is written for."""
+    """Print the versions.
+
+    Of ddtree, of the SGLang that its patch set is written for, and of Python.
+    """
     import platform
     from importlib.metadata import version as installed
 

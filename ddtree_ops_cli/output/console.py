@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PIPE_WIDTH = 250
 
 
 def data() -> Console:
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
     return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width)
 
 
 def messages() -> Console:
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 

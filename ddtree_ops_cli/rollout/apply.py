@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from ..errors import DdtreeError, Interrupted
 from ..output.console import note, warn
 from ..output.progress import step
@@ -10,6 +12,13 @@ from .operations import OPERATIONS, Change
 from .plan import Plan
 
 _TELLING_LINES = 12
+
+
+def check(plan: Plan, runtime: Runtime) -> None:
+    """Take the steps that only look, up to the first that changes the host."""
+    for planned in takewhile(lambda planned: not planned.changes, plan.steps):
+        with step(planned.does) as say:
+            OPERATIONS[planned.operation].apply(plan.change, runtime, say)
 
 
 def apply(plan: Plan, runtime: Runtime) -> None:

@@ -61,5 +61,5 @@ def prepare(
     change = Change(previous=facts.occupant, start=start)
     name = playbook_for(spec, facts)
     if name is None:
-        return Plan("none", "Nothing to change", change, ())
+        return Plan("none", "Leave it as it is", change, ())
     return plan(load(name), change)

@@ -61,14 +61,12 @@ class Operation:
         """Bring back what was before `apply`."""
 
 
-class CheckWeights(Operation):
+class CheckEngine(Operation):
     def describe(self, change: Change) -> str:
-        spec = change.new.spec
-        return f"check the weights of {spec.model}"
+        return f"check that the engine can take {change.new.spec.model} with these options"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
-        spec = change.new.spec
-        runtime.check_weights(spec.target, spec.drafter)
+        runtime.check(change.new.spec)
 
 
 class CheckPort(Operation):
@@ -133,13 +131,15 @@ class VerifyIdentity(Operation):
         return f"verify that it serves {change.new.spec.served_name}, with a real completion"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
-        from ..services.readiness import verify_identity
+        from ..services.readiness import verify_exactness, verify_identity
 
         verify_identity(runtime, change.new.labels, say=say)
+        if change.new.spec.tree is not None and change.new.spec.tree.allow_hybrid_unsafe:
+            verify_exactness(runtime, change.new.labels)
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "check-weights": CheckWeights(),
+    "check-engine": CheckEngine(),
     "check-port": CheckPort(),
     "stop-previous": StopPrevious(),
     "start-service": StartService(),

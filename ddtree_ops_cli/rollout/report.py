@@ -19,7 +19,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> None:
         return
     console = data()
     if not plan.steps:
-        console.print(f"{plan.title}: {plan.change.old.title} is healthy and as declared")
+        console.print(f"nothing to change: {plan.change.old.title} is healthy and as declared")
         return
     console.print(plan.title)
     tables.show(
@@ -40,7 +40,8 @@ def show_result(plan: Plan, now: Instance | None, *, as_json: bool) -> None:
     elif now is None:
         note(f"{plan.change.old.title} is stopped")
     else:
-        note(f"{now.title}: {now.url}/v1  model {now.labels.served_name}")
+        unchanged = "" if plan.steps else "nothing to change, healthy and as declared: "
+        note(f"{unchanged}{now.title} at {now.url}/v1, model {now.labels.served_name}")
 
 
 def _plan_document(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import time
 
 from ..engine_api.client import EngineClient
 from ..errors import Unhealthy
+from ..output.console import note, warn
 from ..output.progress import Progress
 from .labels import Labels
 from .runtimes import Instance, Runtime
@@ -30,10 +31,11 @@ def wait_ready(runtime: Runtime, labels: Labels, *, timeout_s: float, say: Progr
     with EngineClient(_find(runtime, labels).url) as engine:
         while True:
             health = engine.health_generate()
+            waited = time.monotonic() - begin
             if health.ready:
+                say(f"ready after {waited:.0f} s")
                 return
             seen = health.detail if health.status is None else f"HTTP {health.status}"
-            waited = time.monotonic() - begin
             if not runtime.alive(_find(runtime, labels)):
                 raise Unhealthy(
                     f"the engine ended after {waited:.0f} s, before it was ready",
@@ -64,6 +66,16 @@ def verify_identity(runtime: Runtime, labels: Labels, *, say: Progress) -> None:
         if not answer.completion_tokens:
             raise Unhealthy("the first completion is empty", where=labels.service)
         say(f"{answer.completion_tokens} tokens")
+
+
+def verify_exactness(runtime: Runtime, labels: Labels) -> None:
+    """Say what `--allow-hybrid-unsafe` came to: nothing, or output that cannot be trusted."""
+    with EngineClient(_find(runtime, labels).url) as engine:
+        state = engine.server_info().arguments.get("speculative_ddtree_state")
+    if state == "exact":
+        note("--allow-hybrid-unsafe has no effect: this engine keeps each node's state exact")
+    else:
+        warn("hybrid target without exact states: the output reads well and may be wrong")
 
 
 def _find(runtime: Runtime, labels: Labels) -> Instance:

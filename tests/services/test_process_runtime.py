@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ddtree_ops_cli.errors import DdtreeError, LockHeld
 from ddtree_ops_cli.services.runtimes.process import ProcessRuntime
-from tests.conftest import free_ports
+from tests.conftest import free_ports, living
 from tests.services.test_labels import LABELS
 
 # Announces itself, has a child in its group, and ignores the polite signal if told to.
@@ -58,17 +57,6 @@ def start(runtime: ProcessRuntime, *words: str, gpu: int = 1) -> int:
         assert time.monotonic() < deadline, "the program did not start"
         time.sleep(0.05)
     return pid
-
-
-def living(group: int) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return found
 
 
 def test_a_started_service_is_found_again_with_all_that_it_was_started_with(

@@ -45,8 +45,11 @@ class Runtime(Protocol):
 
     gpus: int
     """How many GPUs, or places numbered like them, the host has."""
-    engine: str
-    """What it starts: `lab` or `sglang`, with the version."""
+
+    @property
+    def engine(self) -> str:
+        """What it starts: `lab` or `sglang`, with the version."""
+        ...
 
     def command(self, spec: ServiceSpec) -> tuple[str, ...]:
         """The words that start the engine for this spec."""
@@ -56,8 +59,8 @@ class Runtime(Protocol):
         """Everything that this toolkit started here and did not stop, by GPU; dead ones too."""
         ...
 
-    def check_weights(self, target: str, drafter: str | None) -> None:
-        """Raises DdtreeError, naming the file, for weights that are not there or not whole."""
+    def check(self, spec: ServiceSpec) -> None:
+        """Raises what the engine would refuse only once it starts: weights, budget."""
         ...
 
     def port_holder(self, bind: str, port: int) -> str | None:

@@ -17,7 +17,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +38,25 @@ _START_TIME_SLACK_S = 2.0
 class ProcessRuntime:
     def __init__(self, host: str, *, gpus: int) -> None:
         self.gpus = gpus
-        self.engine = f"lab {version('ddtree-ops')}"
         self._root = user_state_path("ddtree") / "hosts" / host
 
     def command(self, spec: ServiceSpec) -> tuple[str, ...]:
         return (*LAB_ENGINE, *engine_args(spec))
 
+    @property
+    def engine(self) -> str:
+        from importlib.metadata import version
+
+        return f"lab {version('ddtree-ops')}"
+
     def instances(self) -> list[Instance]:
         places = sorted(self._root.glob("[0-9]*"), key=lambda place: int(place.name))
         return [found for place in places if (found := self._read(place)) is not None]
 
-    def check_weights(self, target: str, drafter: str | None) -> None:
-        from ...lab.checkpoint import read_checkpoint
+    def check(self, spec: ServiceSpec) -> None:
+        from ...lab.server import check
 
-        read_checkpoint(Path(target), architecture="Qwen3_5ForCausalLM")
-        if drafter is not None:
-            read_checkpoint(Path(drafter), architecture="DFlashDraftModel")
+        check(engine_args(spec))
 
     def port_holder(self, bind: str, port: int) -> str | None:
         import socket
