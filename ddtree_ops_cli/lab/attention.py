@@ -9,7 +9,7 @@ import numpy as np
 from ddtree_ops_cli.lab.ancestry import Ancestry
 from ddtree_ops_cli.lab.arrays import Floats, Indices
 from ddtree_ops_cli.lab.checkpoint import Checkpoint
-from ddtree_ops_cli.lab.layers import Rotary, rms_norm, sigmoid, zero_centred
+from ddtree_ops_cli.lab.layers import Rotary, linear, rms_norm, sigmoid, zero_centred
 
 _FIRST_CAPACITY = 256
 
@@ -101,14 +101,12 @@ class GatedAttention:
         heads = checkpoint.integer("num_attention_heads")
         key_heads = checkpoint.integer("num_key_value_heads")
         dim = checkpoint.integer("head_dim")
-        projections = [
-            checkpoint.tensor(f"{prefix}.q_proj.weight", heads * dim * 2, hidden),
-            checkpoint.tensor(f"{prefix}.k_proj.weight", key_heads * dim, hidden),
-            checkpoint.tensor(f"{prefix}.v_proj.weight", key_heads * dim, hidden),
-        ]
+        query_gate = checkpoint.tensor(f"{prefix}.q_proj.weight", heads * dim * 2, hidden)
+        key = checkpoint.tensor(f"{prefix}.k_proj.weight", key_heads * dim, hidden)
+        value = checkpoint.tensor(f"{prefix}.v_proj.weight", key_heads * dim, hidden)
         return GatedAttention(
-            project=np.concatenate(projections),
-            output=checkpoint.tensor(f"{prefix}.o_proj.weight", hidden, heads * dim),
+            project=linear(query_gate, key, value),
+            output=linear(checkpoint.tensor(f"{prefix}.o_proj.weight", hidden, heads * dim)),
             query_norm=zero_centred(checkpoint.tensor(f"{prefix}.q_norm.weight", dim)),
             key_norm=zero_centred(checkpoint.tensor(f"{prefix}.k_norm.weight", dim)),
             heads=heads,
@@ -121,7 +119,7 @@ class GatedAttention:
         """[N, hidden] to [N, hidden]: each node attends to what is committed and to its path."""
         count, dim = len(x), self.head_dim
         query_gate, key, value = np.split(
-            x @ self.project.T,
+            x @ self.project,
             [2 * self.heads * dim, (2 * self.heads + self.key_heads) * dim],
             axis=-1,
         )
@@ -133,4 +131,4 @@ class GatedAttention:
         keys, values = cache.write(key, value.reshape(count, self.key_heads, dim))
         mixed = attend(query, keys, values, ancestry.bias)
         mixed *= sigmoid(gate)
-        return mixed @ self.output.T
+        return mixed @ self.output

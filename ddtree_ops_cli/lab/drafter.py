@@ -14,7 +14,7 @@ from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.lab.arrays import Floats
 from ddtree_ops_cli.lab.attention import KeyValues, attend
 from ddtree_ops_cli.lab.checkpoint import CONFIG, Checkpoint
-from ddtree_ops_cli.lab.layers import Mlp, Rotary, rms_norm
+from ddtree_ops_cli.lab.layers import Mlp, Rotary, linear, rms_norm
 from ddtree_ops_cli.lab.target import Target
 
 ARCHITECTURE = "DFlashDraftModel"
@@ -59,7 +59,8 @@ class Drafter:
         self.mask_token = _mask_token(checkpoint, target.vocab_size)
         self.feature_layers = _feature_layers(checkpoint, len(target.layers))
         width = target.hidden_size
-        self.fc = checkpoint.tensor("fc.weight", width, len(self.feature_layers) * width)
+        feature_width = len(self.feature_layers) * width
+        self.fc = linear(checkpoint.tensor("fc.weight", width, feature_width))
         self.hidden_norm = checkpoint.tensor("hidden_norm.weight", width)
         self.norm = checkpoint.tensor("norm.weight", width)
         self.layers = [
@@ -76,7 +77,7 @@ class Drafter:
         Each layer's own k and v projections see the same normed projection; keys are normed and
         rotated at the position of their token (`_append_target_hidden_sequential`).
         """
-        hidden = rms_norm(features @ self.fc.T, self.hidden_norm, self.eps)
+        hidden = rms_norm(features @ self.fc, self.hidden_norm, self.eps)
         count = len(hidden)
         start = context[0].length
         rotary = self._rotary(start, count)
@@ -97,18 +98,18 @@ class Drafter:
         rotary = self._rotary(start, self.block_size)
         for layer, cache in zip(self.layers, context, strict=True):
             normed = rms_norm(hidden, layer.input_norm, self.eps)
-            query = (normed @ layer.query.T).reshape(self.block_size, self.heads, self.head_dim)
+            query = (normed @ layer.query).reshape(self.block_size, self.heads, self.head_dim)
             query = rotary.rotate(rms_norm(query, layer.query_norm, self.eps))
             # Written behind the context as scratch: the block's own rows are never kept.
             keys, values = cache.write(*self._keys_values(layer, normed, rotary))
             bias = _block_bias(layer, start, self.block_size)
-            hidden = hidden + attend(query, keys, values, bias) @ layer.output.T
+            hidden = hidden + attend(query, keys, values, bias) @ layer.output
             hidden = hidden + layer.mlp(rms_norm(hidden, layer.post_norm, self.eps))
         return self.target.logits(rms_norm(hidden[1:], self.norm, self.eps))
 
     def _keys_values(self, layer: DraftLayer, x: Floats, rotary: Rotary) -> tuple[Floats, Floats]:
         shape = (len(x), 2, self.key_heads, self.head_dim)
-        both = (x @ layer.key_value.T).reshape(shape)
+        both = (x @ layer.key_value).reshape(shape)
         return rotary.rotate(rms_norm(both[:, 0], layer.key_norm, self.eps)), both[:, 1]
 
     def _rotary(self, start: int, count: int) -> Rotary:
@@ -122,11 +123,11 @@ class Drafter:
         window, causal = _visibility(checkpoint, index)
         return DraftLayer(
             input_norm=checkpoint.tensor(f"{prefix}.input_layernorm.weight", width),
-            query=checkpoint.tensor(f"{prefix}.self_attn.q_proj.weight", rows, width),
-            key_value=np.concatenate([key, value]),
+            query=linear(checkpoint.tensor(f"{prefix}.self_attn.q_proj.weight", rows, width)),
+            key_value=linear(key, value),
             query_norm=checkpoint.tensor(f"{prefix}.self_attn.q_norm.weight", self.head_dim),
             key_norm=checkpoint.tensor(f"{prefix}.self_attn.k_norm.weight", self.head_dim),
-            output=checkpoint.tensor(f"{prefix}.self_attn.o_proj.weight", width, rows),
+            output=linear(checkpoint.tensor(f"{prefix}.self_attn.o_proj.weight", width, rows)),
             post_norm=checkpoint.tensor(f"{prefix}.post_attention_layernorm.weight", width),
             mlp=Mlp.load(
                 checkpoint, f"{prefix}.mlp", width, checkpoint.integer("intermediate_size")

@@ -27,7 +27,7 @@ import numpy as np
 from ddtree_ops_cli.lab.ancestry import Ancestry
 from ddtree_ops_cli.lab.arrays import Floats
 from ddtree_ops_cli.lab.checkpoint import Checkpoint
-from ddtree_ops_cli.lab.layers import rms_norm, sigmoid, silu
+from ddtree_ops_cli.lab.layers import linear, rms_norm, sigmoid, silu
 
 _L2_EPS = np.float32(1e-6)
 
@@ -61,11 +61,11 @@ def causal_conv(
 ) -> tuple[Floats, Floats]:
     """Depthwise convolution over each node's own ancestors, then SiLU.
 
-    `columns` [N, C], `window` [W - 1, C], `weight` [C, W]. Returns the output [N, C] and each
+    `columns` [N, C], `window` [W - 1, C], `weight` [W, C]. Returns the output [N, C] and each
     node's next window [N, W - 1, C]. transformers `torch_causal_conv1d_update`.
     """
-    gathered = np.concatenate([window, columns])[ancestry.window_rows(weight.shape[1])]
-    return silu(np.einsum("nwc,cw->nc", gathered, weight)), gathered[:, 1:]
+    gathered = np.concatenate([window, columns])[ancestry.window_rows(len(weight))]
+    return silu((gathered * weight).sum(axis=1)), gathered[:, 1:]
 
 
 def delta_rule(
@@ -141,9 +141,11 @@ class GatedDeltaNet:
             checkpoint.tensor(f"{prefix}.in_proj_a.weight", heads, hidden),
         ]
         return GatedDeltaNet(
-            project=np.concatenate(projections),
-            conv=checkpoint.tensor(f"{prefix}.conv1d.weight", channels, 1, width)[:, 0],
-            output=checkpoint.tensor(f"{prefix}.out_proj.weight", hidden, heads * value_dim),
+            project=linear(*projections),
+            conv=linear(checkpoint.tensor(f"{prefix}.conv1d.weight", channels, 1, width)[:, 0]),
+            output=linear(
+                checkpoint.tensor(f"{prefix}.out_proj.weight", hidden, heads * value_dim)
+            ),
             decay_rate=np.exp(checkpoint.tensor(f"{prefix}.A_log", heads)),
             dt_bias=checkpoint.tensor(f"{prefix}.dt_bias", heads),
             norm=checkpoint.tensor(f"{prefix}.norm.weight", value_dim),
@@ -156,7 +158,7 @@ class GatedDeltaNet:
 
     def initial_state(self) -> DeltaState:
         """The state before the first token: nothing seen."""
-        channels, width = self.conv.shape
+        width, channels = self.conv.shape
         memory = np.zeros((self.value_heads, self.key_dim, self.value_dim), np.float32)
         return DeltaState(np.zeros((width - 1, channels), np.float32), memory)
 
@@ -165,10 +167,10 @@ class GatedDeltaNet:
     ) -> tuple[Floats, DeltaTrace]:
         """[N, hidden] to [N, hidden], each node continuing its parent; `state` is not changed."""
         count, heads = len(x), self.value_heads
-        channels = len(self.conv)
+        channels = self.conv.shape[1]
         gate_end = channels + heads * self.value_dim
         columns, gate, beta, step = np.split(
-            x @ self.project.T, [channels, gate_end, gate_end + heads], axis=-1
+            x @ self.project, [channels, gate_end, gate_end + heads], axis=-1
         )
         mixed, window = causal_conv(columns, state.window, self.conv, ancestry)
         keys_end = 2 * self.key_heads * self.key_dim
@@ -186,9 +188,9 @@ class GatedDeltaNet:
         out = rms_norm(out.transpose(1, 0, 2), self.norm, self.eps)
         out *= silu(gate.reshape(count, heads, self.value_dim))
         trace = DeltaTrace(window, key, updates, log_decay)
-        return out.reshape(count, -1) @ self.output.T, trace
+        return out.reshape(count, -1) @ self.output, trace
 
 
 def _l2_norm(x: Floats) -> Floats:
-    norm: Floats = np.sqrt(np.sum(np.square(x), axis=-1, keepdims=True) + _L2_EPS)
-    return x / norm
+    size: Floats = np.sqrt(np.vecdot(x, x)[..., None] + _L2_EPS)
+    return x / size

@@ -16,8 +16,14 @@ from ddtree_ops_cli.lab.checkpoint import Checkpoint
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
     """Root-mean-square norm over the last axis, scaled by `weight`."""
-    scale: Floats = 1.0 / np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + np.float32(eps))
-    return x * scale * weight
+    mean_square = np.vecdot(x, x)[..., None] / np.float32(x.shape[-1])
+    size: Floats = np.sqrt(mean_square + np.float32(eps))
+    return x / size * weight
+
+
+def linear(*weights: Floats) -> Floats:
+    """One matrix [in, sum of out] for `x @ it` from projections [out, in] of the same input."""
+    return np.ascontiguousarray(np.concatenate(weights).T)
 
 
 def zero_centred(weight: Floats) -> Floats:
@@ -75,9 +81,9 @@ class Mlp:
         gate = checkpoint.tensor(f"{prefix}.gate_proj.weight", intermediate, hidden)
         up = checkpoint.tensor(f"{prefix}.up_proj.weight", intermediate, hidden)
         down = checkpoint.tensor(f"{prefix}.down_proj.weight", hidden, intermediate)
-        return Mlp(np.concatenate([gate, up]), down)
+        return Mlp(linear(gate, up), linear(down))
 
     def __call__(self, x: Floats) -> Floats:
-        gate, up = np.split(x @ self.gate_up.T, 2, axis=-1)
-        out: Floats = (silu(gate) * up) @ self.down.T
+        gate, up = np.split(x @ self.gate_up, 2, axis=-1)
+        out: Floats = (silu(gate) * up) @ self.down
         return out

@@ -15,7 +15,7 @@ from ddtree_ops_cli.lab.arrays import Floats, Indices
 from ddtree_ops_cli.lab.attention import GatedAttention, KeyValues
 from ddtree_ops_cli.lab.checkpoint import Checkpoint
 from ddtree_ops_cli.lab.gated_delta import DeltaState, DeltaTrace, GatedDeltaNet, state_after
-from ddtree_ops_cli.lab.layers import Mlp, Rotary, rms_norm, zero_centred
+from ddtree_ops_cli.lab.layers import Mlp, Rotary, linear, rms_norm, zero_centred
 
 ARCHITECTURE = "Qwen3_5ForCausalLM"
 PREFILL_CHUNK = 64
@@ -68,7 +68,7 @@ class Target:
             "model.embed_tokens.weight", self.vocab_size, self.hidden_size
         )
         tied = checkpoint.config.get("tie_word_embeddings", False)
-        self.head = (
+        self.head = linear(
             self.embedding
             if tied
             else checkpoint.tensor("lm_head.weight", self.vocab_size, self.hidden_size)
@@ -113,7 +113,7 @@ class Target:
 
     def logits(self, hidden: Floats) -> Floats:
         """[N, hidden] to [N, vocabulary], through the head that the drafter shares."""
-        return hidden @ self.head.T
+        return hidden @ self.head
 
     def commit(self, state: TargetState, done: TargetPass, path: Indices) -> None:
         """Makes the nodes of `path`, root to accepted leaf, part of the sequence.
