@@ -76,8 +76,6 @@ def write(host: NewHost, *, force: bool) -> None:
     Raises UsageError if it exists and `force` is not set.
     """
     exists = UsageError("exists already", where=str(host.file), mend="--force replaces it")
-    if not force and os.path.lexists(host.file):
-        raise exists
     try:
         host.file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{host.name}.", dir=host.file.parent)

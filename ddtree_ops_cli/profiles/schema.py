@@ -234,13 +234,15 @@ class ServiceProfile(Section):
         json_schema_extra=of_form(forms.NAME_FORM),
     )
     speculative: Speculative = Field(
-        Speculative(), description="How the tree is built; for DDTREE alone."
+        default_factory=Speculative, description="How the tree is built; for DDTREE alone."
     )
-    engine: Engine = Field(Engine(), description="Options of the engine.")
+    engine: Engine = Field(default_factory=Engine, description="Options of the engine.")
     requires: tuple[Literal["patch-set"], ...] = Field(
         (), description="What the engine must have before this service may start."
     )
-    container: Container = Field(Container(), description="How the runtime docker starts it.")
+    container: Container = Field(
+        default_factory=Container, description="How the runtime docker starts it."
+    )
 
     def conflicts(self) -> list[Conflict]:
         if self.algorithm != "DDTREE" and "speculative" in self.model_fields_set:

@@ -32,7 +32,10 @@ def of_form(form: str) -> dict[str, Any]:
 class Section(BaseModel):
     """A mapping of a profile; unknown keys are refused and values are taken as written."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # Built when first used: `ddtree status` reads hosts alone.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )
 
     def conflicts(self) -> list[Conflict]:
         """The keys that are valid alone but not together."""

@@ -139,8 +139,10 @@ def test_check_of_files_and_folders_off_the_search_path(tmp_path: Path) -> None:
     assert ddtree("profile", "check", file).stdout == (
         f"{file}:2:23: speculative.budget is 0; expected a whole number (nodes), at least 1\n"
     )
-    assert "2 profiles checked, 1 invalid" in ddtree("profile", "check", "else").stderr
-    assert "2 profiles checked, 1 invalid" in ddtree("profile", "check", "else/services").stderr
+    for folder in ("else", "else/services"):
+        result = ddtree("profile", "check", folder)
+        assert "new.yaml:2:23: speculative.budget is 0" in result.stdout
+        assert "2 profiles checked, 1 invalid" in result.stderr
     assert "unknown kind" in ddtree("profile", "check", loose).stdout
     assert ddtree("profile", "check", loose, "--kind", "service").exit_code == 0
 

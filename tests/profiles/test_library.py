@@ -53,14 +53,14 @@ def test_the_environment_names_a_directory_like_the_option(
     assert Library.default().host("box").file == tmp_path / "extra" / "hosts" / "box.yaml"
 
 
-def test_a_directory_met_twice_counts_once(own: Path) -> None:
+def test_a_directory_met_twice_counts_once(own: Path, tmp_path: Path) -> None:
     write(own, "box", HOST.format("box"))
+    link = tmp_path / "link"
+    link.symlink_to(own)
 
-    library = Library.default(own)
-
-    assert [entry.file for entry in library.list("hosts") if entry.name == "box"] == [
-        own / "hosts" / "box.yaml"
-    ]
+    for extra in (own, link):
+        files = [entry.file for entry in Library.default(extra).list("hosts")]
+        assert [file for file in files if file.stem == "box"] == [extra / "hosts" / "box.yaml"]
 
 
 def test_in_a_checkout_the_users_own_profiles_come_before_the_projects(
