@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .commands import deploy, hosts, logs, profile, smoke, status, stop, version
+from .commands import bench, deploy, hosts, logs, profile, smoke, status, stop, version
 from .errors import DdtreeError, Interrupted
 from .output.console import fail
 from .settings import Settings
@@ -59,6 +59,7 @@ def _global_options(
 app.command()(deploy.deploy)
 app.command()(status.status)
 app.command()(smoke.smoke)
+app.command()(bench.bench)
 app.command()(logs.logs)
 app.command()(stop.stop)
 app.add_typer(hosts.app, name="hosts")
