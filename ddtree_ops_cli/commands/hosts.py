@@ -72,7 +72,13 @@ def add(
         str | None, typer.Option(help="Login name.  [default: your SSH configuration's]")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the SSH server.  [default: 22]")
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="N",
+            help="Port of the SSH server.  [default: your SSH configuration's]",
+        ),
     ] = None,
     source: Annotated[
         str, typer.Option("--from", metavar="HOST", help="The host profile to copy.")

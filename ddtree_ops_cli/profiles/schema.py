@@ -41,8 +41,8 @@ class HostProfile(Section):
         description="Login name; absent, your SSH configuration decides.",
         json_schema_extra=of_form(forms.USER_FORM),
     )
-    port: int = Field(
-        22,
+    port: int | None = Field(
+        None,
         ge=1,
         le=65535,
         description="TCP port of the SSH server; absent, your SSH configuration decides.",
