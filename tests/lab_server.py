@@ -44,6 +44,10 @@ class ScriptedEngine:
     """Every prompt as it came to the engine, in order."""
     emitted: int = 0
 
+    def choose(self, sequence: Sequence[int], decoded: int) -> int:
+        """The token after `sequence`, of which `decoded` are the answer's; for faults to plant."""
+        return self.follow(sequence)
+
     def generate(self, prompt: Sequence[int], sampling: Sampling) -> Iterator[Step]:
         self.asked.append((tuple(prompt), sampling))
         sequence = list(prompt)
@@ -52,7 +56,7 @@ class ScriptedEngine:
             self.may_step()
             tokens = []
             for _ in range(width):
-                tokens.append(self.follow(sequence))
+                tokens.append(self.choose(sequence, len(sequence) - len(prompt)))
                 sequence.append(tokens[-1])
             self.emitted += len(tokens)
             yield Step(

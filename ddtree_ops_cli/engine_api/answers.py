@@ -59,6 +59,8 @@ class Completion:
     prompt_tokens: int
     completion_tokens: int
     finish_reason: str
+    prompt_token_ids: tuple[int, ...] = ()
+    """Tokens of the prompt, template included; empty when the engine omits them."""
     model: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     """`meta_info` as the server wrote it; empty when it wrote none."""
@@ -124,6 +126,7 @@ def chat_completion(body: Any) -> Completion:
         prompt_tokens=_int(usage, "prompt_tokens"),
         completion_tokens=_int(usage, "completion_tokens"),
         finish_reason=choice.get("finish_reason") or "",
+        prompt_token_ids=tuple(choice.get("prompt_token_ids") or ()),
         model=answer.get("model"),
         meta=choice.get("meta_info") or {},
     )

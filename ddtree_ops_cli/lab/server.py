@@ -126,8 +126,10 @@ def _load(arguments: Arguments) -> tuple[Engine, Tokenizer]:
 def _listen(host: str, port: int) -> socket.socket:
     """A socket bound to this address alone."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        # Named as TCP, or asyncio leaves Nagle's algorithm on: 40 ms for each small answer.
+        listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -228,13 +230,17 @@ def test_requests_wait_their_turn(scripted: Any) -> None:
         futures = []
         for number in range(3):
             futures.append(pool.submit(client.generate, input_ids=[number + 1], text=None))
-            until(lambda number=number: running_and_waiting(client) == number + 1)
+            until(partial(queue_holds, client, number + 1))
         until(lambda: len(engine.asked) == 1)
         gate.release(1000)
         answers = [future.result() for future in futures]
 
     assert [prompt for prompt, _ in engine.asked] == [(1,), (2,), (3,)]
     assert {answer["text"] for answer in answers} == {"abcdef"}
+
+
+def queue_holds(client: Client, requests: int) -> bool:
+    return running_and_waiting(client) == requests
 
 
 def running_and_waiting(client: Client) -> int:
@@ -383,7 +389,9 @@ def test_a_busy_engine_is_healthy_without_a_probe_of_its_own(scripted: Any) -> N
         running = pool.submit(client.generate, sampling_params={"max_new_tokens": 500})
         until(lambda: len(engine.asked) == 1)
         probe = pool.submit(client.http.get, "/health_generate")
-        until(lambda: gate.release() or probe.done())
+        while not probe.done():
+            gate.release()
+            time.sleep(0.001)
         assert probe.result().status_code == 200
         assert len(engine.asked) == 1
         gate.release(1000)

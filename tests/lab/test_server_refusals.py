@@ -67,7 +67,7 @@ def test_a_sampling_parameter_that_the_lab_does_not_serve_is_refused(
 
 
 def test_options_that_ask_for_nothing_are_no_reason_to_refuse(http: httpx.Client) -> None:
-    neutral = {
+    neutral: dict[str, Any] = {
         "frequency_penalty": 0.0,
         "repetition_penalty": 1.0,
         "min_p": 0.0,
