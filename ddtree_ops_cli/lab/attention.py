@@ -118,17 +118,13 @@ class GatedAttention:
     def forward(self, x: Floats, cache: KeyValues, rotary: Rotary, ancestry: Ancestry) -> Floats:
         """[N, hidden] to [N, hidden]: each node attends to what is committed and to its path."""
         count, dim = len(x), self.head_dim
-        query_gate, key, value = np.split(
-            x @ self.project,
-            [2 * self.heads * dim, (2 * self.heads + self.key_heads) * dim],
-            axis=-1,
-        )
-        by_head = query_gate.reshape(count, self.heads, 2 * dim)
+        projected = (x @ self.project).reshape(count, -1, dim)
+        by_head = projected[:, : 2 * self.heads].reshape(count, self.heads, 2 * dim)
         query = rotary.rotate(rms_norm(by_head[..., :dim], self.query_norm, self.eps))
         gate = by_head[..., dim:].reshape(count, self.heads * dim)
-        key = key.reshape(count, self.key_heads, dim)
+        key, value = projected[:, 2 * self.heads :].reshape(count, 2, -1, dim).swapaxes(0, 1)
         key = rotary.rotate(rms_norm(key, self.key_norm, self.eps))
-        keys, values = cache.write(key, value.reshape(count, self.key_heads, dim))
+        keys, values = cache.write(key, value)
         mixed = attend(query, keys, values, ancestry.bias)
         mixed *= sigmoid(gate)
         return mixed @ self.output

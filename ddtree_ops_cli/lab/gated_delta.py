@@ -168,11 +168,13 @@ class GatedDeltaNet:
         """[N, hidden] to [N, hidden], each node continuing its parent; `state` is not changed."""
         count, heads = len(x), self.value_heads
         channels = self.conv.shape[1]
-        gate_end = channels + heads * self.value_dim
-        columns, gate, beta, step = np.split(
-            x @ self.project, [channels, gate_end, gate_end + heads], axis=-1
+        projected = x @ self.project
+        gate, beta, step = (
+            projected[:, channels : -2 * heads],
+            projected[:, -2 * heads : -heads],
+            projected[:, -heads:],
         )
-        mixed, window = causal_conv(columns, state.window, self.conv, ancestry)
+        mixed, window = causal_conv(projected[:, :channels], state.window, self.conv, ancestry)
         keys_end = 2 * self.key_heads * self.key_dim
         query, key = mixed[:, :keys_end].reshape(count, 2, self.key_heads, -1).transpose(1, 2, 0, 3)
         value = mixed[:, keys_end:].reshape(count, heads, self.value_dim).transpose(1, 0, 2)

@@ -84,6 +84,7 @@ class Mlp:
         return Mlp(linear(gate, up), linear(down))
 
     def __call__(self, x: Floats) -> Floats:
-        gate, up = np.split(x @ self.gate_up, 2, axis=-1)
-        out: Floats = (silu(gate) * up) @ self.down
+        both = x @ self.gate_up
+        width = both.shape[-1] // 2
+        out: Floats = (silu(both[:, :width]) * both[:, width:]) @ self.down
         return out

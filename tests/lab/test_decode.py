@@ -200,6 +200,22 @@ def test_a_tree_that_keeps_the_whole_spine_never_accepts_less_than_the_chain(
             sequence += step.tokens
 
 
+@pytest.mark.parametrize("speculation", [LINEAR, TREE], ids=["linear", "tree"])
+def test_every_step_goes_as_it_would_after_a_fresh_prefill(
+    pair: tuple[Path, Path], speculation: Speculation
+) -> None:
+    """Nothing of rejected nodes is left in the target's state or in the drafter's context."""
+    engine = Engine.load(*pair, speculation)
+    for prompt in varied_prompts()[5::15]:
+        sequence = list(prompt)
+        for step in engine.generate(prompt, Sampling(64, ignore_eos=True)):
+            if step.proposed:
+                again = engine.generate(sequence[:-1], Sampling(64, ignore_eos=True))
+                _, fresh = islice(again, 2)
+                assert (fresh.accepted, fresh.off_spine) == (step.accepted, step.off_spine)
+            sequence += step.tokens
+
+
 def test_the_steps_of_a_request_add_up(pair: tuple[Path, Path]) -> None:
     engine = Engine.load(*pair, Speculation("DDTREE", 20))
     first, *others = engine.generate([1, 2, 3], Sampling(50, ignore_eos=True))
