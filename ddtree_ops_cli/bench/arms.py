@@ -47,16 +47,6 @@ def choose(
     return chosen
 
 
-def running_companion(
-    instances: Sequence[Instance], beside: Instance, against: str
-) -> Instance | None:
-    """What rollout.companion takes as it is; None where it would have to start one."""
-    wanted = (ALGORITHMS[against], beside.labels.model, "running")
-    return next(
-        (i for i in instances if (i.labels.algorithm, i.labels.model, i.state) == wanted), None
-    )
-
-
 def no_companion(host: str, beside: Instance, against: str) -> UsageError:
     service, model = SERVICES[against], beside.labels.model
     return UsageError(
@@ -83,3 +73,16 @@ def verify_same_model(arms: tuple[Arm, Arm]) -> tuple[ServerInfo, ServerInfo]:
             where=second.title,
         )
     return infos
+
+
+def doubts(chosen: Instance, info: ServerInfo) -> list[str]:
+    """Why the figures of a tree service may not be those of a tree, or not of a right one."""
+    found = []
+    if chosen.labels.mode == "shadow-linear":
+        found.append(f"{chosen.title} verifies only the spine (shadow-linear), not the tree")
+    if info.arguments.get("speculative_ddtree_state") == "unsafe":
+        found.append(
+            f"{chosen.title} lets siblings share recurrent state (unsafe): what it answers, and "
+            "how much of its drafts it accepts, may be wrong"
+        )
+    return found

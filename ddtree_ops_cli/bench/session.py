@@ -15,11 +15,11 @@ from ..errors import DdtreeError, Interrupted
 from ..output import machine
 from ..output.console import note, warn
 from ..profiles.locate import Library
-from ..rollout.companion import companion
+from ..rollout.companion import companion, find_running
 from ..services.runtimes import Instance, open_runtime
 from . import report
 from .answer import Arm
-from .arms import SERVICES, arm_name, choose, no_companion, running_companion, verify_same_model
+from .arms import ALGORITHMS, SERVICES, arm_name, choose, doubts, no_companion, verify_same_model
 from .comparison import Comparison, compare
 from .prompts import load_suite
 from .record import Record, Side
@@ -66,6 +66,8 @@ def run_bench(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
             _arm(beside, stack.enter_context(EngineClient(beside.url))),
         )
         infos = verify_same_model(arms)
+        for doubt in doubts(chosen, infos[0]):
+            warn(doubt)
         run = Run(suite.prompts, wanted.settings, (arms[0].name, arms[1].name))
         record = Record(
             file=_record_file(wanted.host, json_to),
@@ -97,7 +99,7 @@ def show_plan(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
     runtime = open_runtime(target)
     instances = runtime.instances()
     chosen = _chosen(instances, wanted)
-    beside = running_companion(instances, chosen, wanted.against)
+    beside = find_running(instances, chosen, algorithm=ALGORITHMS[wanted.against])
     service = SERVICES[wanted.against]
     free = set(range(runtime.gpus)) - {instance.labels.gpu for instance in instances}
     if beside is None and not (free and target.value.temporary_services):

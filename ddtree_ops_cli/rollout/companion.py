@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..output.console import note
@@ -16,6 +16,16 @@ from .deployment import Request, prepare
 from .operations import Change
 from .plan import plan
 from .playbook import load
+
+
+def find_running(
+    instances: Sequence[Instance], beside: Instance, *, algorithm: str
+) -> Instance | None:
+    """A running instance of this algorithm that serves the model of `beside`."""
+    wanted = (algorithm, beside.labels.model, "running")
+    return next(
+        (i for i in instances if (i.labels.algorithm, i.labels.model, i.state) == wanted), None
+    )
 
 
 @contextmanager
@@ -35,11 +45,10 @@ def companion(
     """
     model = beside.labels.model
     wanted = library.service(service).value.algorithm
-    for instance in runtime.instances():
-        labels = instance.labels
-        if (labels.algorithm, labels.model, instance.state) == (wanted, model, "running"):
-            yield instance
-            return
+    running = find_running(runtime.instances(), beside, algorithm=wanted)
+    if running is not None:
+        yield running
+        return
     occupied = {instance.labels.gpu for instance in runtime.instances()}
     free = [gpu for gpu in range(runtime.gpus) if gpu not in occupied]
     if not may_start or not free:

@@ -225,6 +225,20 @@ def test_a_round_with_the_request_of_another_does_not_count_and_is_replaced(
     assert len(lost) == 1
 
 
+def test_a_round_beside_a_long_request_of_another_does_not_count(stack: ExitStack) -> None:
+    requests = itertools.count(1)
+
+    def other() -> int:
+        # There from the second request of the first round on, gone with the one after it.
+        bench.engines[0].running = int(next(requests) == 12 + 2)
+        return 0
+
+    bench = Bench(stack, Engine(strangers=other), Engine())
+    run = bench.run(rounds=1)
+    assert [bool(done.disturbed) for done in run.rounds] == [True, False]
+    assert "1 running and 0 waiting" in run.rounds[0].disturbed[0]
+
+
 def test_a_server_that_dies_leaves_the_finished_rounds_and_an_invalid_run(
     stack: ExitStack,
 ) -> None:
