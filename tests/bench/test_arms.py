@@ -11,7 +11,7 @@ from ddtree_ops_cli.bench.arms import choose, doubts, no_companion
 from ddtree_ops_cli.engine_api.answers import ServerInfo
 from ddtree_ops_cli.errors import Unhealthy, UsageError
 from ddtree_ops_cli.services.runtimes import Instance
-from tests.bench.test_record import LABELS
+from tests.services.test_labels import LABELS
 
 
 def instance(

@@ -15,24 +15,8 @@ from ddtree_ops_cli.bench.record import Record, Side, write_whole
 from ddtree_ops_cli.bench.run import Run, Settings
 from ddtree_ops_cli.engine_api.answers import ServerInfo
 from ddtree_ops_cli.errors import UsageError
-from ddtree_ops_cli.services.labels import Labels
 from ddtree_ops_cli.services.runtimes import Instance
-
-LABELS = Labels(
-    host="lab",
-    service="ddtree",
-    model="lab-pair",
-    served_name="lab-pair",
-    gpu=0,
-    bind="127.0.0.1",
-    port=30000,
-    algorithm="DDTREE",
-    budget=16,
-    mode="tree",
-    engine="lab 0.1.0",
-    spec_hash="0123456789ab",
-    deployer="me@here",
-)
+from tests.services.test_labels import LABELS
 
 
 def record(file: Path, **arguments: object) -> Record:
