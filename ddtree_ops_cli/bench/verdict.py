@@ -48,7 +48,7 @@ def cautions(comparison: Comparison, run: Run) -> list[str]:
         )
     unsteady = [arm for arm in run.arms if not run.steady(arm)]
     if unsteady:
-        found.append(f"warm-up ended before {' and '.join(unsteady)} was steady")
+        found.append(f"warm-up ended without steady rates of {' and '.join(unsteady)}")
     disturbed = [done for done in run.rounds if done.disturbed]
     if disturbed:
         fate = "counted all the same" if run.settings.busy_ok else "left out"
