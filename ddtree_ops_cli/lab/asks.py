@@ -52,6 +52,8 @@ _UNSERVED: dict[str, tuple[Any, ...]] = _UNSERVED_SAMPLING | {
     "best_of": (None, 1),
     "response_format": (None, {"type": "text"}),
     "tools": _NOTHING,
+    "reasoning": _NOTHING,
+    "reasoning_effort": _NOTHING,
     "echo": _NOTHING,
     "suffix": _NOTHING,
     "continue_final_message": _NOTHING,
@@ -130,6 +132,8 @@ def chat_ask(
     """Raises RefusedError, and what `render` (the chat template) raises."""
     if not request.messages:
         raise RefusedError("messages are empty")
+    if any(message.tool_calls for message in request.messages):
+        raise RefusedError("the lab engine knows no tools: leave tool_calls out of the messages")
     wanted = request.max_completion_tokens or request.max_tokens
     _refuse_adapter(request.model)
     defaults = limits.defaults
@@ -193,6 +197,8 @@ def generate_asks(
             options,
             limits,
             max_new_tokens=options.max_new_tokens,
+            # What nobody asked for is made to fit; what somebody asked for must fit.
+            fits="max_new_tokens" not in options.model_fields_set,
             temperature=_chosen(options.temperature, None, 1.0),
             top_p=_chosen(options.top_p, None, 1.0),
             top_k=int(_chosen(options.top_k, None, -1)),
@@ -212,10 +218,11 @@ def _ask(
     top_p: float,
     top_k: int,
     seed: int | None,
+    fits: bool = False,
 ) -> Ask:
     from .decode import Sampling
 
-    _check_prompt(prompt, max_new_tokens, limits)
+    _check_prompt(prompt, None if fits else max_new_tokens, limits)
     if not math.isfinite(temperature) or temperature < 0:
         raise RefusedError(f"temperature is {temperature}; it must be 0 or more")
     if not 0 < top_p <= 1:
@@ -224,6 +231,8 @@ def _ask(
         raise RefusedError(
             f"top_k is {top_k}; it must be 1 or more, or -1 for the whole vocabulary"
         )
+    if seed is not None and seed < 0:
+        raise RefusedError(f"the seed is {seed}; it must be 0 or more")
     greedy = temperature < GREEDY_BELOW
     # The room that SGLang's scheduler leaves: init_req_max_new_tokens in srt/managers/scheduler.py.
     room = max(limits.context_length - len(prompt) - 2, 0)

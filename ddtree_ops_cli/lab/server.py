@@ -83,7 +83,8 @@ def serve(arguments: Arguments) -> None:
     def ready(engine: Engine, tokenizer: Tokenizer) -> None:
         service.take(engine, tokenizer)
         host, port = listener.getsockname()[:2]
-        log.info("ready: %s on http://%s:%d", arguments.served_model_name, host, port)
+        address = f"[{host}]" if ":" in host else host
+        log.info("ready: %s on http://%s:%d", arguments.served_model_name, address, port)
 
     def failed(error: Exception) -> None:
         failures.append(error)

@@ -14,6 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from ddtree_ops_cli.lab.answer import Snapshot
+from ddtree_ops_cli.lab.asks import Ask
+from ddtree_ops_cli.lab.decode import Sampling
+from ddtree_ops_cli.lab.scheduler import Job
 from ddtree_ops_cli.lab.tokenizer import Tokenizer
 from tests.lab.random_pair import IM_END, write_random_pair
 from tests.lab_server import PATIENCE_S, ScriptedEngine, Served, served, until
@@ -308,12 +312,18 @@ def test_the_cache_is_not_flushed_while_a_request_runs(scripted: Any) -> None:
     assert client.http.get("/flush_cache").status_code == 200
 
 
-def test_flushing_right_after_an_answer_is_never_refused(scripted: Any) -> None:
-    client, _ = scripted()
+def test_the_engine_is_idle_before_its_answer_is_out(directory: Path, tokenizer: Tokenizer) -> None:
+    ask = Ask((1, 2), Sampling(max_new_tokens=5), (), trims_stop=True, skips_special_tokens=True)
+    with served(ScriptedEngine(Script(tokenizer, "x" * 9)), directory) as server:
+        flushed: list[tuple[bool, bool]] = []
 
-    for _ in range(30):
-        client.generate()
-        assert client.http.post("/flush_cache").status_code == 200
+        def deliver(snapshot: Snapshot) -> None:
+            flushed.append((snapshot.finish is not None, server.scheduler.flush()))
+
+        server.scheduler.submit(Job("a", ask, deliver, streams=True))
+        until(lambda: bool(flushed) and flushed[-1][0])
+
+    assert flushed == [(False, False), (False, False), (True, True)]
 
 
 def test_flushing_forgets_the_average(scripted: Any) -> None:

@@ -11,7 +11,11 @@ import pytest
 from tests.lab.random_pair import write_random_pair
 from tests.lab_server import PATIENCE_S, ScriptedEngine, served
 
-CHAT = {"messages": [{"role": "user", "content": "x"}], "model": "lab", "max_tokens": 2}
+CHAT: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "x"}],
+    "model": "lab",
+    "max_tokens": 2,
+}
 TEXT = {"prompt": "x", "model": "lab", "max_tokens": 2}
 
 
@@ -119,6 +123,7 @@ def test_speculative_decoding_returns_no_logprobs_natively(http: httpx.Client) -
         ({"max_new_tokens": -1}, "-1 new tokens"),
         ({"max_new_tokens": "many"}, "sampling_params: Input should be a valid integer"),
         ({"max_new_tokens": 5000}, "do not fit the context of 256"),
+        ({"sampling_seed": -1}, "the seed is -1"),
     ],
 )
 def test_a_sampling_parameter_out_of_its_range_is_refused(
@@ -180,6 +185,10 @@ def test_a_refused_stream_of_the_openai_api_is_a_refused_request(http: httpx.Cli
         ("/v1/chat/completions", b'{"messages": "x"}', "messages: Input should be a valid list"),
         ("/generate", b'{"text": 5}', "text: Input should be a valid string"),
         ("/v1/completions", b'{"prompt": "x", "max_tokens": 0}', "max_tokens: "),
+        ("/v1/completions", b'{"prompt": "\\ud800"}', "surrogates not allowed"),
+        ("/generate", b"[" * 100_000, "the body is not JSON"),
+        ("/generate", b'{"input_ids": [1e400]}', "input_ids: "),
+        ("/v1/chat/completions", b'{"messages": [{"role": "king", "content": "x"}]}', "messages: "),
     ],
 )
 def test_a_body_that_does_not_parse_is_a_bad_request(
@@ -214,6 +223,26 @@ def test_meta_info_and_token_ids_do_not_go_with_a_streamed_chat(http: httpx.Clie
     for field in ("return_meta_info", "return_token_ids", "return_prompt_token_ids"):
         answer = http.post("/v1/chat/completions", json=CHAT | {field: True, "stream": True})
         assert answer.status_code == 400
+
+
+def test_a_default_length_is_made_to_fit_but_a_wanted_one_must(http: httpx.Client) -> None:
+    prompt = {"input_ids": [65] * 250}
+    default = http.post("/generate", json=prompt)
+    wanted = http.post("/generate", json=prompt | {"sampling_params": {"max_new_tokens": 128}})
+
+    assert default.status_code == 200
+    assert default.json()["meta_info"]["completion_tokens"] == 256 - 250 - 2
+    assert wanted.status_code == 400
+
+
+def test_tools_are_refused(http: httpx.Client) -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    called = {"role": "assistant", "content": None, "tool_calls": [tool]}
+
+    for body in ({"tools": [tool]}, {"messages": [*CHAT["messages"], called]}):
+        answer = http.post("/v1/chat/completions", json=CHAT | body)
+        assert answer.status_code == 400
+        assert "tool" in answer.json()["message"]
 
 
 def test_messages_that_are_empty_are_refused(http: httpx.Client) -> None:
