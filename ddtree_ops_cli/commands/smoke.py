@@ -61,6 +61,8 @@ def smoke(
             linear=linear,
             on_outcome=lambda outcome: say(f"{outcome.check} {outcome.verdict}"),
         )
+        passed = sum(outcome.verdict == "passed" for outcome in outcomes)
+        say(f"{passed} of {len(outcomes)} checks passed")
     if as_json:
         machine.write({"host": host, "service": chosen.labels.service, "checks": outcomes})
     else:

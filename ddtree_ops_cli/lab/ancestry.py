@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ddtree_ops_cli.lab.arrays import Floats, Indices
+from .arrays import Floats, Indices
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddtree_ops_cli.lab.ancestry import Ancestry
-from ddtree_ops_cli.lab.arrays import Floats, Indices
-from ddtree_ops_cli.lab.checkpoint import Checkpoint
-from ddtree_ops_cli.lab.layers import Rotary, linear, rms_norm, sigmoid, zero_centred
+from .ancestry import Ancestry
+from .arrays import Floats, Indices
+from .checkpoint import Checkpoint
+from .layers import Rotary, linear, rms_norm, sigmoid, zero_centred
 
 _FIRST_CAPACITY = 256
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from ddtree_ops_cli.errors import DdtreeError
-from ddtree_ops_cli.lab.arrays import Floats
+from ..errors import DdtreeError
+from .arrays import Floats
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"

@@ -14,16 +14,16 @@ from typing import Literal
 
 import numpy as np
 
-from ddtree_ops_cli.errors import DdtreeError, UsageError
-from ddtree_ops_cli.lab import drafter as drafters
-from ddtree_ops_cli.lab import target as targets
-from ddtree_ops_cli.lab.arrays import Indices
-from ddtree_ops_cli.lab.attention import KeyValues
-from ddtree_ops_cli.lab.checkpoint import GENERATION_CONFIG, Checkpoint, read_checkpoint, read_json
-from ddtree_ops_cli.lab.drafter import Drafter
-from ddtree_ops_cli.lab.sampling import Sampling
-from ddtree_ops_cli.lab.target import Target
-from ddtree_ops_cli.lab.tree import (
+from ..errors import DdtreeError, UsageError
+from . import drafter as drafters
+from . import target as targets
+from .arrays import Indices
+from .attention import KeyValues
+from .checkpoint import GENERATION_CONFIG, Checkpoint, read_checkpoint, read_json
+from .drafter import Drafter
+from .sampling import Sampling
+from .target import Target
+from .tree import (
     DraftTree,
     best_first_tree,
     chain_tree,

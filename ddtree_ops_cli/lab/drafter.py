@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ddtree_ops_cli.errors import DdtreeError
-from ddtree_ops_cli.lab.arrays import Floats
-from ddtree_ops_cli.lab.attention import KeyValues, attend
-from ddtree_ops_cli.lab.checkpoint import CONFIG, Checkpoint
-from ddtree_ops_cli.lab.layers import Mlp, Rotary, linear, rms_norm
-from ddtree_ops_cli.lab.target import Target
+from ..errors import DdtreeError
+from .arrays import Floats
+from .attention import KeyValues, attend
+from .checkpoint import CONFIG, Checkpoint
+from .layers import Mlp, Rotary, linear, rms_norm
+from .target import Target
 
 ARCHITECTURE = "DFlashDraftModel"
 

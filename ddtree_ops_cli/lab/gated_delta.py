@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddtree_ops_cli.lab.ancestry import Ancestry
-from ddtree_ops_cli.lab.arrays import Floats
-from ddtree_ops_cli.lab.checkpoint import Checkpoint
-from ddtree_ops_cli.lab.layers import linear, rms_norm, sigmoid, silu
+from .ancestry import Ancestry
+from .arrays import Floats
+from .checkpoint import Checkpoint
+from .layers import linear, rms_norm, sigmoid, silu
 
 _L2_EPS = np.float32(1e-6)
 

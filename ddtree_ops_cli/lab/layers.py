@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddtree_ops_cli.lab.arrays import Floats, Indices
-from ddtree_ops_cli.lab.checkpoint import Checkpoint
+from .arrays import Floats, Indices
+from .checkpoint import Checkpoint
 
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ddtree_ops_cli.errors import UsageError
-from ddtree_ops_cli.lab.arrays import Floats
+from ..errors import UsageError
+from .arrays import Floats
 
 GREEDY_BELOW = 1e-6
 """A temperature below this is greedy, as in sglang/srt/sampling/sampling_params.py."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddtree_ops_cli.lab.ancestry import Ancestry
-from ddtree_ops_cli.lab.arrays import Floats, Indices
-from ddtree_ops_cli.lab.attention import GatedAttention, KeyValues
-from ddtree_ops_cli.lab.checkpoint import Checkpoint
-from ddtree_ops_cli.lab.gated_delta import DeltaState, DeltaTrace, GatedDeltaNet, state_after
-from ddtree_ops_cli.lab.layers import Mlp, Rotary, linear, rms_norm, zero_centred
+from .ancestry import Ancestry
+from .arrays import Floats, Indices
+from .attention import GatedAttention, KeyValues
+from .checkpoint import Checkpoint
+from .gated_delta import DeltaState, DeltaTrace, GatedDeltaNet, state_after
+from .layers import Mlp, Rotary, linear, rms_norm, zero_centred
 
 ARCHITECTURE = "Qwen3_5ForCausalLM"
 PREFILL_CHUNK = 64

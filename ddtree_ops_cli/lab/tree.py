@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddtree_ops_cli.lab.ancestry import Ancestry
-from ddtree_ops_cli.lab.arrays import Floats, Indices
-from ddtree_ops_cli.lab.sampling import Choose
+from .ancestry import Ancestry
+from .arrays import Floats, Indices
+from .sampling import Choose
 
 
 @dataclass(frozen=True, slots=True)
