@@ -16,7 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from ddtree_ops_cli.lab.arguments import parse
-from ddtree_ops_cli.lab.decode import Sampling, Speculation, Step
+from ddtree_ops_cli.lab.decode import Sampling, Step
 from ddtree_ops_cli.lab.endpoints import application
 from ddtree_ops_cli.lab.scheduler import Engine, Scheduler
 from ddtree_ops_cli.lab.service import Service
@@ -37,7 +37,6 @@ class ScriptedEngine:
     block_size: int = 16
     context_length: int = 512
     eos_token_ids: frozenset[int] = frozenset()
-    speculation: Speculation = field(default_factory=lambda: Speculation("DDTREE"))
     may_step: Callable[[], None] = lambda: None
     """Called before each step; blocks or raises at a test's will."""
     asked: list[tuple[tuple[int, ...], Sampling]] = field(default_factory=list)

@@ -7,14 +7,15 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import UsageError
 
+if TYPE_CHECKING:
+    from .decode import Speculation
+
 PROGRAM = "python -m ddtree_ops_cli.lab.server"
 LOG_LEVELS = ("debug", "info", "warning", "error")
-DEFAULT_BUDGET = 16
-DEFAULT_TOPK_CAP = 8
 # A service profile sets these for SGLang; the same profile must start the lab.
 _WITHOUT_MEANING = (
     "--attention-backend",
@@ -35,21 +36,25 @@ class Arguments:
     random_seed: int
     """Where the seeds of requests come from that sample and bring none."""
     log_level: str
-    algorithm: str
-    """none, DFLASH or DDTREE."""
+    speculation: Speculation
     draft_model_path: Path | None
-    budget: int
-    topk_cap: int
-    chain_seed: int | None
     allow_hybrid_unsafe: bool
     log_steps: Path | None
 
 
 def parse(argv: Sequence[str] | None) -> Arguments:
     """Read the command line. Raises UsageError."""
+    from .decode import Speculation
+
     found = _parser().parse_args(argv)
-    algorithm = found.speculative_algorithm or "none"
+    algorithm = found.speculative_algorithm
     _check(found, algorithm)
+    tree = {
+        "budget": found.speculative_ddtree_budget,
+        "topk_cap": found.speculative_ddtree_topk_cap,
+        "chain_seed": found.speculative_ddtree_chain_seed,
+    }
+    given = {name: value for name, value in tree.items() if value is not None}
     return Arguments(
         model_path=found.model_path,
         served_model_name=found.served_model_name or str(found.model_path),
@@ -58,11 +63,8 @@ def parse(argv: Sequence[str] | None) -> Arguments:
         context_length=found.context_length,
         random_seed=found.random_seed if found.random_seed is not None else secrets.randbits(30),
         log_level=found.log_level,
-        algorithm=algorithm,
+        speculation=Speculation(algorithm, **given),
         draft_model_path=found.speculative_draft_model_path,
-        budget=_or(found.speculative_ddtree_budget, DEFAULT_BUDGET),
-        topk_cap=_or(found.speculative_ddtree_topk_cap, DEFAULT_TOPK_CAP),
-        chain_seed=found.speculative_ddtree_chain_seed,
         allow_hybrid_unsafe=found.speculative_ddtree_allow_hybrid_unsafe,
         log_steps=found.speculative_ddtree_log_steps,
     )
@@ -91,7 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--enable-metrics", action="store_true", help="no effect: /metrics is always served")
     for flag in _WITHOUT_MEANING:
         add(flag, metavar="X", help="no effect: there is nothing of it in this engine")
-    add("--speculative-algorithm", choices=("DFLASH", "DDTREE"), help="default: plain decoding")
+    add(
+        "--speculative-algorithm",
+        choices=("DFLASH", "DDTREE"),
+        default="none",
+        help="default: plain decoding",
+    )
     add("--speculative-draft-model-path", type=Path, help="drafter directory")
     add("--speculative-ddtree-budget", type=int, metavar="N", help="tree nodes besides the root")
     add("--speculative-ddtree-topk-cap", type=int, metavar="K", help="candidates per depth")
@@ -134,10 +141,6 @@ def _check(found: argparse.Namespace, algorithm: str) -> None:
             where=PROGRAM,
             mend="use --speculative-ddtree-mode tree",
         )
-
-
-def _or(value: int | None, otherwise: int) -> int:
-    return otherwise if value is None else value
 
 
 def _port(text: str) -> int:

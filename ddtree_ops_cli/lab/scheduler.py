@@ -17,7 +17,7 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .asks import Ask
-    from .decode import Sampling, Speculation, Step
+    from .decode import Sampling, Step
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,6 @@ class Engine(Protocol):
     def block_size(self) -> int: ...
     @property
     def context_length(self) -> int: ...
-    @property
-    def speculation(self) -> Speculation: ...
     @property
     def eos_token_ids(self) -> frozenset[int]: ...
     def generate(self, prompt: Sequence[int], sampling: Sampling) -> Iterator[Step]: ...
@@ -258,6 +256,7 @@ class Scheduler:
             self.last_throughput = (len(last.token_ids) - 1) / decoding
 
     def _write_step(self, job: Job, index: int, step: Step, seconds: float) -> None:
+        """One JSON object a verify step, `seconds` after the step before it or the start."""
         if self._log_steps is None:
             return
         record = {

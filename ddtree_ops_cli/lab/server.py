@@ -50,7 +50,8 @@ def serve(arguments: Arguments) -> None:
 
     listener = _listen(arguments.host, arguments.port)
     scheduler = Scheduler(
-        speculative=arguments.algorithm != "none", log_steps=_step_log(arguments.log_steps)
+        speculative=arguments.speculation.algorithm != "none",
+        log_steps=_step_log(arguments.log_steps),
     )
     service = Service(arguments, scheduler)
     failures: list[Exception] = []
@@ -107,18 +108,13 @@ def check(argv: Sequence[str]) -> None:
 
 
 def _load(arguments: Arguments) -> tuple[Engine, Tokenizer]:
-    from .decode import Engine, Speculation
+    from .decode import Engine
     from .tokenizer import Tokenizer
 
     engine = Engine.load(
         arguments.model_path,
         arguments.draft_model_path,
-        Speculation(
-            algorithm=arguments.algorithm,  # type: ignore[arg-type]
-            budget=arguments.budget,
-            topk_cap=arguments.topk_cap,
-            chain_seed=arguments.chain_seed,
-        ),
+        arguments.speculation,
         arguments.context_length,
     )
     return engine, Tokenizer.load(arguments.model_path)

@@ -51,7 +51,7 @@ class Service:
         self.engine = engine
         self.tokenizer = tokenizer
         self.limits = Limits(
-            algorithm=arguments.algorithm,
+            algorithm=arguments.speculation.algorithm,
             vocabulary=engine.vocab_size,
             context_length=engine.context_length,
             defaults={
@@ -68,8 +68,8 @@ class Service:
     @property
     def draft_tokens(self) -> int:
         """SGLang's speculative_num_draft_tokens: nodes of a step, root included; 0 if plain."""
-        sizes = {"DFLASH": self.engine.block_size, "DDTREE": self.arguments.budget + 1}
-        return sizes.get(self.arguments.algorithm, 0)
+        sizes = {"DFLASH": self.engine.block_size, "DDTREE": self.arguments.speculation.budget + 1}
+        return sizes.get(self.arguments.speculation.algorithm, 0)
 
     def probe(self, deliver: Callable[[Snapshot], None]) -> Job:
         """A health probe in the queue: one token after token 0."""
@@ -88,7 +88,10 @@ class Service:
 
     def meta_info(self, job: Job, now: Snapshot) -> dict[str, Any]:
         return protocol.meta_info(
-            job, now, draft_tokens=self.draft_tokens, tree=self.arguments.algorithm == "DDTREE"
+            job,
+            now,
+            draft_tokens=self.draft_tokens,
+            tree=self.arguments.speculation.algorithm == "DDTREE",
         )
 
     def model_card(self) -> dict[str, Any]:
@@ -143,7 +146,7 @@ class Service:
 
     def _speculation(self) -> dict[str, Any]:
         arguments = self.arguments
-        algorithm = arguments.algorithm
+        algorithm = arguments.speculation.algorithm
         if algorithm == "none":
             absent = ("algorithm", "draft_model_path", "num_draft_tokens")
             return {f"speculative_{name}": None for name in absent}
@@ -155,9 +158,9 @@ class Service:
         }
         if algorithm == "DDTREE":
             fields |= {
-                "speculative_ddtree_budget": arguments.budget,
-                "speculative_ddtree_topk_cap": arguments.topk_cap,
-                "speculative_ddtree_chain_seed": self.engine.speculation.seed_depth(
+                "speculative_ddtree_budget": arguments.speculation.budget,
+                "speculative_ddtree_topk_cap": arguments.speculation.topk_cap,
+                "speculative_ddtree_chain_seed": arguments.speculation.seed_depth(
                     self.engine.block_size
                 ),
                 "speculative_ddtree_mode": "tree",
@@ -195,14 +198,14 @@ class Service:
             ("sglang:num_queue_reqs", "gauge", labels, self.scheduler.waiting),
             ("sglang:gen_throughput", "gauge", labels, self.scheduler.last_throughput),
         ]
-        if self.arguments.algorithm != "none":
+        if self.arguments.speculation.algorithm != "none":
             since = self.scheduler.since_flush
             length = 1 + since.correct_drafts / since.verify_steps if since.verify_steps else 0.0
             samples += [
                 ("sglang:spec_verify_calls_total", "counter", labels, totals.verify_steps),
                 ("sglang:spec_accept_length", "gauge", labels, length),
             ]
-        if self.arguments.algorithm == "DDTREE":
+        if self.arguments.speculation.algorithm == "DDTREE":
             samples.append(
                 ("sglang:spec_off_spine_drafts_total", "counter", labels, totals.off_spine_drafts)
             )
