@@ -54,8 +54,8 @@ class Sampling:
 
         def draw(logits: Floats) -> int:
             summed = np.cumsum(distribution(logits, self))
-            # The bound guards against a draw above a sum that rounding left below 1.
-            return int(np.searchsorted(summed, min(random.random(), summed[-1]), side="right"))
+            # Scaled to the sum, which rounding may have left below 1 and so below the draw.
+            return int(np.searchsorted(summed, random.random() * summed[-1], side="right"))
 
         return draw
 

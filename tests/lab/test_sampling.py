@@ -161,3 +161,17 @@ def test_greedy_takes_the_lowest_of_the_best(settings: dict[str, Any]) -> None:
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Sampling(**{"max_new_tokens": 1, **settings})
+
+
+def test_a_draw_at_the_very_end_is_still_a_token_with_probability(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # 0.1 summed ten times stays below 1: a draw above that sum must not fall off the vocabulary.
+    logits = np.concatenate([np.zeros(10), np.full(5, -1e9)]).astype(np.float32)
+
+    class AlmostOne:
+        def random(self) -> float:
+            return 1 - 2**-53
+
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: AlmostOne())
+    assert Sampling(max_new_tokens=1, temperature=1.0).chooser()(logits) == 9
