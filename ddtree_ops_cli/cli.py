@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 from pathlib import Path
@@ -25,6 +26,12 @@ class _Root(TyperGroup):
         except DdtreeError as error:
             fail(str(error))
             raise typer.Exit(error.exit_code) from error
+        except OSError as error:
+            # A full disk, a folder without rights. A reader that left (`| head`) is typer's.
+            if error.errno == errno.EPIPE or error.filename is None:
+                raise
+            fail(f"{error.filename}: {error.strerror}")
+            raise typer.Exit(DdtreeError.exit_code) from error
         except KeyboardInterrupt as interrupt:
             fail("interrupted")
             raise typer.Exit(Interrupted.exit_code) from interrupt
@@ -72,11 +79,19 @@ def main() -> None:
     try:
         app()
     except Exception as error:  # noqa: BLE001 - the last line of defence against a raw traceback
-        from platformdirs import user_state_path
+        fail(f"a bug: {type(error).__name__}: {error}; {_keep_traceback(error)}")
+        raise SystemExit(1) from None
 
-        report = user_state_path("ddtree") / "crash.txt"
+
+def _keep_traceback(error: Exception) -> str:
+    from platformdirs import user_state_path
+
+    report = user_state_path("ddtree") / "crash.txt"
+    try:
         report.parent.mkdir(parents=True, exist_ok=True)
         with open(report, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             traceback.print_exception(error, file=file)
-        fail(f"a bug: {type(error).__name__}: {error}; the traceback is in {report}")
-        raise SystemExit(1) from None
+    except OSError:
+        traceback.print_exception(error)
+        return "the traceback is above"
+    return f"the traceback is in {report}"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ddtree_ops_cli.errors import DdtreeError, LockHeld
@@ -190,3 +191,32 @@ def test_following_a_log_sees_what_is_added(runtime: ProcessRuntime, tmp_path: P
 def test_a_gpu_without_a_log_is_refused(runtime: ProcessRuntime) -> None:
     with pytest.raises(DdtreeError, match="GPU 3: no log: nothing was started here"):
         list(runtime.log_lines(3, last=5, follow=False))
+
+
+def test_a_full_disk_starts_nothing_and_is_one_error(tmp_path: Path) -> None:
+    # A limit on file sizes fails the write of the record as a full disk does.
+    code = (
+        "import resource, sys\n"
+        "from ddtree_ops_cli.errors import DdtreeError\n"
+        "from ddtree_ops_cli.services.labels import Labels\n"
+        "from ddtree_ops_cli.services.runtimes.process import ProcessRuntime\n"
+        "from tests.services.test_labels import LABELS\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    argv = [sys.executable, '-c', 'import time; time.sleep(60)', sys.argv[1]]\n"
+        "    ProcessRuntime('lab', gpus=4).start(LABELS, argv, {})\n"
+        "except DdtreeError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent.parent.parent,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )
+    assert "service.json: cannot write: File too large" in done.stdout, done.stderr
+    assert not list(tmp_path.rglob("service.*"))
+    commands = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
+    assert not [words for words in commands if words and str(tmp_path) in words]

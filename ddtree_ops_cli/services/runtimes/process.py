@@ -75,19 +75,20 @@ class ProcessRuntime:
     def lock(self, purpose: str) -> Iterator[None]:
         self._root.mkdir(parents=True, exist_ok=True)
         # The kernel drops the lock with the last descriptor, whatever ends this process.
-        with (self._root / "lock").open("a+") as file:
+        with (self._root / "lock").open("ab+", buffering=0) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
                 raise LockHeld(
-                    f"another deploy holds the lock: {file.read().strip()}",
+                    f"another deploy holds the lock: {file.read().decode().strip()}",
                     where=f"host {self._root.name}",
                     mend="wait for it, or end it",
                 ) from None
             file.truncate(0)
-            file.write(f"pid {os.getpid()}, {purpose}\n")
-            file.flush()
+            # A full disk must not keep anybody from stopping a service.
+            with contextlib.suppress(OSError):
+                file.write(f"pid {os.getpid()}, {purpose}\n".encode())
             yield
 
     def start(
@@ -118,7 +119,7 @@ class ProcessRuntime:
             }
             try:
                 _write(place / "service.json", json.dumps(record, indent=2))
-            except OSError:
+            except DdtreeError:
                 _signal_group(pid, signal.SIGKILL)
                 raise
         return _instance(record, running=True)
@@ -190,8 +191,12 @@ def _interrupts_deferred() -> Iterator[None]:
 
 def _write(path: Path, text: str) -> None:
     fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.replace(path)
+    try:
+        fresh.write_text(text)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise DdtreeError(f"cannot write: {error.strerror}", where=str(path)) from error
 
 
 def _load(path: Path) -> dict[str, Any] | None:
