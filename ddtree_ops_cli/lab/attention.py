@@ -98,8 +98,7 @@ class GatedAttention:
     @staticmethod
     def load(checkpoint: Checkpoint, prefix: str) -> GatedAttention:
         hidden = checkpoint.integer("hidden_size")
-        heads = checkpoint.integer("num_attention_heads")
-        key_heads = checkpoint.integer("num_key_value_heads")
+        heads, key_heads = checkpoint.heads("num_attention_heads", "num_key_value_heads")
         dim = checkpoint.integer("head_dim")
         query_gate = checkpoint.tensor(f"{prefix}.q_proj.weight", heads * dim * 2, hidden)
         key = checkpoint.tensor(f"{prefix}.k_proj.weight", key_heads * dim, hidden)

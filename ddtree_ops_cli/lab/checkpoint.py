@@ -50,6 +50,15 @@ class Checkpoint:
             )
         return found
 
+    def setting(self, key: str, default: object = None, *, within: str | None = None) -> Any:
+        """The value of `key` in the object `within` or, where that lacks it, beside that."""
+        section = self.config.get(within) if within else None
+        if section is None:
+            section = {}
+        if not isinstance(section, dict):
+            raise self.invalid(str(within), section, "an object")
+        return section.get(key, self.config.get(key, default))
+
     def integer(self, key: str, default: int | None = None) -> int:
         """A positive integer of config.json."""
         value = self.config.get(key, default)
@@ -57,12 +66,20 @@ class Checkpoint:
             raise self.invalid(key, value, "a positive integer")
         return value
 
-    def number(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float, *, within: str | None = None) -> float:
         """A positive number of config.json."""
-        value = self.config.get(key, default)
+        value = self.setting(key, default, within=within)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise self.invalid(key, value, "a positive number")
         return float(value)
+
+    def heads(self, key: str, grouped_key: str) -> tuple[int, int]:
+        """Two head counts of config.json, of which the first is a multiple of the second."""
+        heads = self.integer(key)
+        grouped = self.integer(grouped_key, heads)
+        if heads % grouped:
+            raise self.invalid(key, heads, f"a multiple of {grouped_key}, which is {grouped}")
+        return heads, grouped
 
     def require(self, key: str, *allowed: object, default: object = None) -> None:
         """Refuses a config.json whose `key` asks for something that the lab does not compute."""

@@ -18,6 +18,9 @@ from .layers import Mlp, Rotary, linear, rms_norm
 from .target import Target
 
 ARCHITECTURE = "DFlashDraftModel"
+# Where config.json keeps what is DFlash's own; block_size and others may also stand beside it
+# (`parse_dflash_draft_config`).
+_DFLASH = "dflash_config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,9 @@ class Drafter:
         _require_same(checkpoint, "num_target_layers", len(target.layers))
         self.target = target
         self.eps = checkpoint.number("rms_norm_eps", 1e-6)
-        self.heads = checkpoint.integer("num_attention_heads")
-        self.key_heads = checkpoint.integer("num_key_value_heads", self.heads)
+        self.heads, self.key_heads = checkpoint.heads("num_attention_heads", "num_key_value_heads")
         self.head_dim = checkpoint.integer("head_dim", target.hidden_size // self.heads)
-        rope = checkpoint.config.get("rope_parameters") or {}
-        self.rotary_theta = float(rope.get("rope_theta", checkpoint.number("rope_theta", 10000.0)))
+        self.rotary_theta = checkpoint.number("rope_theta", 10000.0, within="rope_parameters")
         self.block_size = _block_size(checkpoint)
         self.mask_token = _mask_token(checkpoint, target.vocab_size)
         self.feature_layers = _feature_layers(checkpoint, len(target.layers))
@@ -178,21 +179,15 @@ def _require_same(checkpoint: Checkpoint, key: str, expected: int) -> None:
         )
 
 
-def _option(checkpoint: Checkpoint, key: str, default: object = None) -> object:
-    """A DFlash setting: in dflash_config or beside it (`parse_dflash_draft_config`)."""
-    nested = checkpoint.config.get("dflash_config") or {}
-    return nested.get(key, checkpoint.config.get(key, default))
-
-
 def _block_size(checkpoint: Checkpoint) -> int:
-    value = _option(checkpoint, "block_size", 16)
+    value = checkpoint.setting("block_size", 16, within=_DFLASH)
     if isinstance(value, bool) or not isinstance(value, int) or value < 2:
         raise checkpoint.invalid("block_size", value, "an integer of at least 2")
     return value
 
 
 def _mask_token(checkpoint: Checkpoint, vocab_size: int) -> int:
-    value = _option(checkpoint, "mask_token_id")
+    value = checkpoint.setting("mask_token_id", within=_DFLASH)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocab_size:
         raise checkpoint.invalid(
             "dflash_config.mask_token_id", value, f"a token id below {vocab_size}"
@@ -202,7 +197,7 @@ def _mask_token(checkpoint: Checkpoint, vocab_size: int) -> int:
 
 def _feature_layers(checkpoint: Checkpoint, target_layers: int) -> tuple[int, ...]:
     """The target layers whose outputs the drafter reads, counted from 0."""
-    ids = _option(checkpoint, "target_layer_ids")
+    ids = checkpoint.setting("target_layer_ids", within=_DFLASH)
     if (
         not isinstance(ids, list)
         or not ids

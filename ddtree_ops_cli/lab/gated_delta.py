@@ -128,8 +128,7 @@ class GatedDeltaNet:
     @staticmethod
     def load(checkpoint: Checkpoint, prefix: str) -> GatedDeltaNet:
         hidden = checkpoint.integer("hidden_size")
-        key_heads = checkpoint.integer("linear_num_key_heads")
-        heads = checkpoint.integer("linear_num_value_heads")
+        heads, key_heads = checkpoint.heads("linear_num_value_heads", "linear_num_key_heads")
         key_dim = checkpoint.integer("linear_key_head_dim")
         value_dim = checkpoint.integer("linear_value_head_dim")
         width = checkpoint.integer("linear_conv_kernel_dim")

@@ -166,8 +166,12 @@ def _kinds(checkpoint: Checkpoint) -> list[str]:
     kinds = checkpoint.config.get("layer_types") or [
         "linear_attention" if (i + 1) % interval else "full_attention" for i in range(count)
     ]
-    allowed = {"linear_attention", "full_attention"}
-    if not isinstance(kinds, list) or len(kinds) != count or not allowed.issuperset(kinds):
+    allowed = ("linear_attention", "full_attention")
+    if (
+        not isinstance(kinds, list)
+        or len(kinds) != count
+        or not all(kind in allowed for kind in kinds)
+    ):
         raise checkpoint.invalid(
             "layer_types", kinds, f"{count} of linear_attention and full_attention"
         )
@@ -179,10 +183,14 @@ def _rotary_parameters(checkpoint: Checkpoint) -> tuple[int, float]:
 
     Sections for images (`mrope_section`) change nothing for text: all three positions are equal.
     """
-    given = checkpoint.config.get("rope_parameters") or {}
-    kind = given.get("rope_type", "default")
+    within = "rope_parameters"
+    kind = checkpoint.setting("rope_type", "default", within=within)
     if kind != "default":
         raise checkpoint.invalid("rope_parameters.rope_type", kind, '"default"')
-    factor = given.get("partial_rotary_factor", checkpoint.number("partial_rotary_factor", 0.25))
-    theta = given.get("rope_theta", checkpoint.number("rope_theta", 10000.0))
-    return int(checkpoint.integer("head_dim") * factor), float(theta)
+    factor = checkpoint.number("partial_rotary_factor", 0.25, within=within)
+    rotary_dim = int(checkpoint.integer("head_dim") * factor)
+    if rotary_dim < 2 or rotary_dim % 2 or factor > 1:
+        raise checkpoint.invalid(
+            "partial_rotary_factor", factor, "one that rotates an even part of head_dim"
+        )
+    return rotary_dim, checkpoint.number("rope_theta", 10000.0, within=within)

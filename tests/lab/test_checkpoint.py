@@ -120,6 +120,29 @@ REFUSALS: dict[str, tuple[Edit, str]] = {
         lambda target, _: configure(target, rope_parameters={"rope_type": "yarn"}),
         'target/config.json: rope_parameters.rope_type is "yarn", the lab engine needs "default"',
     ),
+    "rotary settings that are no object": (
+        lambda target, _: configure(target, rope_parameters="default"),
+        'target/config.json: rope_parameters is "default", the lab engine needs an object',
+    ),
+    "odd rotary": (
+        lambda target, _: configure(
+            target, rope_parameters={"partial_rotary_factor": 0.2, "rope_theta": 100}
+        ),
+        "target/config.json: partial_rotary_factor is 0.2, the lab engine needs one that rotates",
+    ),
+    "layer types that are no names": (
+        lambda target, _: configure(target, layer_types=[{}, 1, None, "full_attention"]),
+        "target/config.json: layer_types is [{}, 1, null,",
+    ),
+    "heads that do not group": (
+        lambda target, _: configure(target, linear_num_value_heads=3),
+        "target/config.json: linear_num_value_heads is 3, the lab engine needs a multiple of "
+        "linear_num_key_heads, which is 2",
+    ),
+    "drafter settings that are no object": (
+        lambda _, drafter: configure(drafter, dflash_config=[0, 2]),
+        "drafter/config.json: dflash_config is [0, 2], the lab engine needs an object",
+    ),
     "drafter of another width": (
         lambda _, drafter: configure(drafter, hidden_size=128),
         "drafter/config.json: hidden_size is 128, the target's is 64; use the drafter that was "
