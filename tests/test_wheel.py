@@ -35,6 +35,7 @@ def test_the_wheel_carries_profiles_playbooks_docker_patches_and_weights(wheel: 
         "ddtree_ops_cli/_bundled/patches/",
         "ddtree_ops_cli/lab/weights/target/model.safetensors",
         "ddtree_ops_cli/lab/weights/drafter/model.safetensors",
+        "ddtree_ops_cli/bench/suites/story.jsonl",
         "ddtree_ops_cli/py.typed",
     ):
         assert any(name.startswith(needed) for name in names), needed
