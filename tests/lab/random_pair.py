@@ -36,7 +36,8 @@ _LAYERS = ("linear_attention", "linear_attention", "linear_attention", "full_att
 # Entries of the residual stream; those from _FREE on are the embedding proper.
 _CONSTANT, _MARKER, _FREE = 0, 1, 2
 # Found by trial: enough noise that the target leaves a repeated token again, little enough that the
-# drafter is right every other time (linear accept length about 2.5, tree 3.6).
+# drafter is often right. With seed 0, over the 40 prompts of test_decode.py and 64 tokens each:
+# linear accept length 3.9, tree of 16 nodes 4.5, 0.23 accepted off the spine in a step.
 _TARGET_NOISE = 1.5
 _DRAFTER_NOISE = 0.3
 _PULL = np.float32(0.2)

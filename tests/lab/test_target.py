@@ -11,6 +11,7 @@ from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 from ddtree_ops_cli.lab.ancestry import Ancestry
 from ddtree_ops_cli.lab.attention import KeyValues
 from ddtree_ops_cli.lab.checkpoint import read_checkpoint
+from ddtree_ops_cli.lab.decode import Engine, Sampling, Speculation
 from ddtree_ops_cli.lab.gated_delta import DeltaState
 from ddtree_ops_cli.lab.target import ARCHITECTURE, PREFILL_CHUNK, Target, TargetState
 from tests.lab.random_pair import VOCABULARY, write_random_pair
@@ -201,3 +202,15 @@ def test_the_state_does_not_drift_over_a_thousand_tree_steps(target: Target) -> 
         target.commit(state, target.forward(state, tokens, tree), path)
         sequence += tokens[path].tolist()
     assert_same_state(state, prefilled(target, np.array(sequence)))
+
+
+def test_the_tree_emits_the_greedy_text_of_transformers(tmp_path: Path) -> None:
+    pair = write_random_pair(tmp_path)
+    model = Qwen3_5ForCausalLM.from_pretrained(pair[0], dtype=torch.float32)
+    engine = Engine.load(*pair, Speculation("DDTREE"))
+    for prompt in ([72, 101, 108], [100] * 5, list(range(30, 60))):
+        steps = engine.generate(prompt, Sampling(64, ignore_eos=True))
+        text = [token for step in steps for token in step.tokens]
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + text])).logits[0]
+        assert text == logits[len(prompt) - 1 : -1].argmax(-1).tolist()
