@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import traceback
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,6 +77,9 @@ app.command()(version.version)
 
 def main() -> None:
     """The console script. An error that no command expected is a bug: it is kept for the report."""
+    # A closed terminal and a polite kill clean up as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         app()
     except Exception as error:  # noqa: BLE001 - the last line of defence against a raw traceback

@@ -37,7 +37,10 @@ def apply(plan: Plan, runtime: Runtime) -> None:
         _undo(done, plan.change, runtime)
         raise
     except KeyboardInterrupt as interrupt:
-        _undo(done, plan.change, runtime)
+        try:
+            _undo(done, plan.change, runtime)
+        except KeyboardInterrupt:
+            warn("the undo was interrupted too")
         raise Interrupted(f"interrupted; {_left(runtime)}") from interrupt
 
 
@@ -53,7 +56,10 @@ def _show_log(change: Change, runtime: Runtime, *, started: bool) -> None:
     """The engine's last words, before the undo removes who said them."""
     if not started or change.start is None:
         return
-    lines = list(runtime.log_lines(change.start.spec.gpu, last=_TELLING_LINES, follow=False))
+    try:
+        lines = list(runtime.log_lines(change.start.spec.gpu, last=_TELLING_LINES, follow=False))
+    except (DdtreeError, OSError):
+        return  # it never got as far as a log
     if lines:
         note("the engine's last lines:")
         for line in lines:

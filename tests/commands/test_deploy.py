@@ -189,7 +189,8 @@ def test_a_profile_with_a_typo_is_named_with_line_and_column(tiny: Ddtree) -> No
     assert "did you mean budget" in done.stderr
 
 
-def test_ctrl_c_during_a_deploy_leaves_nothing_behind(tiny: Ddtree) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_deploy_leaves_nothing_behind(tiny: Ddtree, number: signal.Signals) -> None:
     # The new service takes a while to load: the interrupt comes between start and ready.
     process = tiny.start("deploy", "tiny")
     deadline = time.monotonic() + 60
@@ -197,7 +198,7 @@ def test_ctrl_c_during_a_deploy_leaves_nothing_behind(tiny: Ddtree) -> None:
         assert time.monotonic() < deadline
         assert process.poll() is None
     pid = json.loads(records[0].read_text())["pid"]
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "interrupted; nothing runs now" in err
