@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+# Before any test imports NumPy, which reads the number of BLAS threads then.
+import ddtree_ops_cli.lab  # noqa: F401
+
 COMMAND_TIMEOUT_S = 120
 
 

@@ -1,3 +1,0 @@
-"""Imports the lab before any test imports NumPy, which reads the number of BLAS threads then."""
-
-import ddtree_ops_cli.lab  # noqa: F401
