@@ -12,16 +12,16 @@ from .manifest import PatchSet, sha256
 from .target import Installation
 from .verify import Survey
 
-
-_NONE = b"/dev/null"
+Kind = Literal["changed", "added", "edited", "missing", "unexpected"]
 
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
     path: str
-    kind: Literal["changed", "added", "edited", "missing", "unexpected"]
+    kind: Kind
     diff: bytes | None
-    """Unified; None where the content to compare with is not at hand."""
+    """Unified, in bytes because nothing says that a file is UTF-8; None where the content to
+    compare with is not at hand."""
 
 
 def difference(here: Survey) -> list[FileDiff]:
@@ -35,18 +35,22 @@ def difference(here: Survey) -> list[FileDiff]:
     old = {path: _pristine(installation, path, here) for path in patch_set.manifest.changes}
     new = _patched(patch_set, old)
     if not here.foreign:
-        found = [FileDiff(path, "changed", _unified(path, old[path], new[path])) for path in old]
-        added = [FileDiff(p, "added", _unified(p, b"", c)) for p, c in patch_set.modules.items()]
-        return found + added
+        return [_compared(path, "changed", old[path], new[path]) for path in old] + [
+            _compared(path, "added", b"", content) for path, content in patch_set.modules.items()
+        ]
     # A patched tree keeps its originals, so what each file should be can be told.
-    expected = {**new, **patch_set.modules} if here.journal else old
+    known = here.journal is not None and here.journal.set_hash == patch_set.set_hash
+    expected = {**new, **patch_set.modules} if known else {}
     found = []
     for finding in here.findings:
-        if finding.state in ("edited", "missing", "unexpected"):
+        state = finding.state
+        if state == "absent" and here.journal:
+            state = "missing"
+        if state in ("edited", "missing", "unexpected"):
             place = installation.place(finding.path)
             now = place.read_bytes() if place.is_file() else b""
-            before = b"" if finding.state == "unexpected" else expected.get(finding.path)
-            found.append(FileDiff(finding.path, finding.state, _unified(finding.path, before, now)))
+            before = b"" if state == "unexpected" else expected.get(finding.path)
+            found.append(_compared(finding.path, state, before, now))
     return found
 
 
@@ -68,20 +72,25 @@ def _patched(patch_set: PatchSet, old: dict[str, bytes | None]) -> dict[str, byt
     }
 
 
-def _unified(path: str, old: bytes | None, new: bytes | None) -> bytes | None:
-    """Bytes, because nothing says that a file is UTF-8; b"" for equal contents."""
+def _compared(path: str, kind: Kind, old: bytes | None, new: bytes | None) -> FileDiff:
+    """With git's header, the only one that can say that an empty file is new."""
     if old is None or new is None:
-        return None
+        return FileDiff(path, kind, None)
     a, b = (f"{side}/{path}".encode() for side in "ab")
-    if old == new == b"":  # only git's header can say that an empty file is new
-        return b"diff --git %b %b\nnew file mode 100644\n" % (a, b)
-    lines = difflib.diff_bytes(
-        difflib.unified_diff, _lines(old), _lines(new), a if old else _NONE, b if new else _NONE
-    )
-    return b"".join(
+    header = [b"diff --git %b %b\n" % (a, b)]
+    before, after = a, b
+    if kind in ("added", "unexpected"):
+        header.append(b"new file mode 100644\n")
+        before = b"/dev/null"
+    elif kind == "missing":
+        header.append(b"deleted file mode 100644\n")
+        after = b"/dev/null"
+    lines = difflib.diff_bytes(difflib.unified_diff, _lines(old), _lines(new), before, after)
+    text = b"".join(
         line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
-        for line in lines
+        for line in (*header, *lines)
     )
+    return FileDiff(path, kind, text)
 
 
 def _lines(content: bytes) -> list[bytes]:
