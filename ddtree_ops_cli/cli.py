@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .commands import bench, deploy, hosts, logs, profile, smoke, status, stop, version
+from .commands import bench, deploy, hosts, logs, patch, profile, smoke, status, stop, version
 from .errors import DdtreeError, Interrupted
 from .output.console import fail
 from .settings import Settings
@@ -71,6 +71,7 @@ app.command()(bench.bench)
 app.command()(logs.logs)
 app.command()(stop.stop)
 app.add_typer(hosts.app, name="hosts")
+app.add_typer(patch.app, name="patch")
 app.add_typer(profile.app, name="profile")
 app.command()(version.version)
 
