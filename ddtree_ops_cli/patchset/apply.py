@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import DdtreeError, PatchMismatch
 from .journal import Store, exclusive
 from .manifest import PatchSet
-from .steps import perform, refuse_lost, reinstall, undo
+from .steps import originals_wanted, perform, reinstall, undo
 from .target import Installation, locate
 from .verify import FOREIGN, Survey, survey
 
@@ -72,7 +72,7 @@ def revert(target: Path, patches: Path | None = None, *, dry_run: bool = False) 
         if not store.folder.exists():
             return _outcome(here, None, changed=False)
         if here.journal is not None:
-            refuse_lost(installation, here.journal)
+            originals_wanted(installation, here.journal)
             refuse_unwritable(installation, [entry.path for entry in here.journal.entries])
         if not dry_run:
             with _named(installation):

@@ -22,7 +22,7 @@ from .journal import Entry, Journal, Store, sync, write_new
 from .manifest import PatchSet, sha256
 from .record import rewritten
 from .target import Installation
-from .verify import CACHE, examine, file_state
+from .verify import CACHE, examine
 
 
 def perform(installation: Installation, patch_set: PatchSet, contents: Mapping[str, bytes]) -> None:
@@ -54,7 +54,7 @@ def undo(installation: Installation) -> None:
     """Make the installation what it was before the set was applied, or half applied.
 
     Needs no space on the disk. PatchMismatch before the first change, if an original that is
-    needed is gone; whether a file has foreign edits is for the caller to know.
+    needed is gone. Foreign edits are lost: the caller has seen that there are none.
     """
     store = Store.of(installation)
     journal = store.read()
@@ -65,27 +65,28 @@ def undo(installation: Installation) -> None:
         if store.folder.exists():
             store.discard()
         return
-    refuse_lost(installation, journal)
+    entries = originals_wanted(installation, journal)
     if store.applied.exists():
         store.applied.replace(store.begun)
         sync(store.folder)
-    for entry in journal.changed:
-        _restore(installation, store, entry)
+    for entry in entries:
+        if entry != journal.record:
+            store.original(entry.path).replace(installation.place(entry.path))
     _remove_modules(installation, store, journal)
     # Last here and first in `_swap`: as long as there are new files, it lists them.
-    if journal.record:
-        _restore(installation, store, journal.record)
+    if journal.record in entries:
+        store.original(journal.record.path).replace(installation.place(journal.record.path))
     _settle(installation, journal, ("original", "absent"))
     store.discard()
 
 
-def refuse_lost(installation: Installation, journal: Journal) -> None:
-    """PatchMismatch if an original that is needed to undo is not as it was kept."""
+def originals_wanted(installation: Installation, journal: Journal) -> list[Entry]:
+    """The entries whose originals must come back; PatchMismatch if one is not as it was kept."""
     store = Store.of(installation)
+    states = {finding.path: finding.state for finding in examine(installation, journal)}
+    wanted = [e for e in journal.entries if e.before is not None and states[e.path] != "original"]
     lost = []
-    for entry in journal.entries:
-        if entry.before is None or file_state(installation, entry) != "patched":
-            continue
+    for entry in wanted:
         try:
             kept = sha256(store.read_original(entry.path, installation.place(entry.path)))
         except OSError:
@@ -98,6 +99,7 @@ def refuse_lost(installation: Installation, journal: Journal) -> None:
             where=str(store.folder),
             mend=reinstall(installation),
         )
+    return wanted
 
 
 def reinstall(installation: Installation) -> str:
@@ -170,11 +172,6 @@ def _swap(installation: Installation, store: Store, journal: Journal) -> None:
 
 def _put(installation: Installation, store: Store, entry: Entry) -> None:
     _staged(store, entry.path).replace(installation.place(entry.path))
-
-
-def _restore(installation: Installation, store: Store, entry: Entry) -> None:
-    if file_state(installation, entry) == "patched":
-        store.original(entry.path).replace(installation.place(entry.path))
 
 
 def _remove_modules(installation: Installation, store: Store, journal: Journal) -> None:

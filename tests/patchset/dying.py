@@ -1,11 +1,12 @@
 """A program of the tests: runs apply or revert in processes that die, and lets the next recover.
 
-    python dying.py kill|torn|full PATCHES WORK apply|revert apply|revert
+    python dying.py kill|torn|full PATCHES WORK apply|revert|recover apply|revert
 
 `kill` dies by SIGKILL before the 1st, 2nd, ... change that the first operation makes to the disk;
 `torn` in the middle of a write, at every size; `full` meets a full disk at every size, and lives.
 After each, the tree must be in a state that status names, and the second operation must end in
-exactly what it gives on an undisturbed tree. Prints how many deaths were tried.
+exactly what it gives on an undisturbed tree. `recover` is the revert of an apply that died when
+all was staged. Prints how many deaths were tried.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ddtree_ops_cli.patchset.verify import survey
 from tests.patchset.sample import ADDED, PATCHED, VERSION, fingerprint, write_tree
 
 CHANGES = {"os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.chown"}
-OPERATIONS = {"apply": apply, "revert": revert}
+OPERATIONS = {"apply": apply, "revert": revert, "recover": revert}
 DIED_OF_IT = 9
 
 
@@ -40,6 +41,14 @@ def die_at(count: int) -> None:
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+
+
+def die_at_the_first_swap() -> None:
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.rename" and str(arguments[1]).endswith("/RECORD"):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
 
@@ -76,7 +85,10 @@ class Stage:
         )
         self.contents = {path: {(pristine / path).read_bytes(), contents[path]} for path in PATCHED}
         apply(applied, patches)
-        self.template = {"apply": pristine, "revert": applied}
+        staged = shutil.copytree(pristine, work / "staged")
+        in_a_process(die_at_the_first_swap, lambda: apply(staged, patches))
+        assert survey(staged, patches).state == "interrupted"
+        self.template = {"apply": pristine, "revert": applied, "recover": staged}
         self.end = {"apply": fingerprint(applied), "revert": fingerprint(pristine)}
 
     def reset(self, first: str) -> None:

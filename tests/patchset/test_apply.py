@@ -16,7 +16,7 @@ import pytest
 
 from ddtree_ops_cli.errors import LockHeld, PatchMismatch
 from ddtree_ops_cli.patchset.apply import Outcome, apply, revert
-from ddtree_ops_cli.patchset.journal import Store, exclusive
+from ddtree_ops_cli.patchset.journal import Store, exclusive, write_new
 from ddtree_ops_cli.patchset.manifest import PatchSet
 from ddtree_ops_cli.patchset.target import Installation, locate
 from ddtree_ops_cli.patchset.verify import Survey, survey
@@ -424,6 +424,20 @@ def test_a_folder_behind_a_link_is_refused(sample: Sample, tmp_path: Path) -> No
     with pytest.raises(PatchMismatch, match="sglang/srt/speculative is a link that leads out"):
         put(sample)
     assert fingerprint(tmp_path / "shared", inodes=True) == before
+
+
+@pytest.mark.parametrize("bad", [b"return width", b"def build"])
+def test_what_the_disk_does_not_give_back_is_undone(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch, bad: bytes
+) -> None:
+    def forgetful(path: Path, content: bytes, mode: int) -> None:
+        write_new(path, content.replace(bad, b"?"), mode)
+
+    before = fingerprint(sample.tree, inodes=True)
+    monkeypatch.setattr("ddtree_ops_cli.patchset.steps.write_new", forgetful)
+    with pytest.raises(PatchMismatch, match="written, and read back otherwise: sglang/srt/spec"):
+        put(sample)
+    assert fingerprint(sample.tree, inodes=True) == before
 
 
 def test_only_one_run_at_a_time(sample: Sample) -> None:

@@ -42,7 +42,7 @@ def deaths(how: str, sample: Sample, work: Path, first: str, second: str) -> int
 
 
 @pytest.mark.parametrize("second", ["apply", "revert"])
-@pytest.mark.parametrize(("first", "least"), [("apply", 40), ("revert", 12)])
+@pytest.mark.parametrize(("first", "least"), [("apply", 40), ("revert", 12), ("recover", 12)])
 def test_killed_before_any_change_of_the_disk(
     sample: Sample, tmp_path: Path, first: str, second: str, least: int
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ddtree_ops_cli.errors import PatchMismatch
-from ddtree_ops_cli.patchset.manifest import PatchSet, known_versions
+from ddtree_ops_cli.patchset.manifest import Manifest, PatchSet, known_versions, set_hash_of
 from tests.patchset.sample import (
     ADDED,
     ARGS,
@@ -109,6 +109,22 @@ def test_a_broken_manifest_is_one_line(sample: Sample, pattern: str, new: str, s
     with pytest.raises(PatchMismatch, match=says) as caught:
         load(sample)
     assert "\n" not in str(caught.value)
+
+
+def test_a_hash_that_the_patches_do_not_make_is_refused(sample: Sample) -> None:
+    file = sample.patches / FOLDER / "manifest.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["patches"][1]["files"][WORKER]["after"] = 64 * "0"
+    manifest = Manifest.model_validate(document)
+    document["set_hash"] = set_hash_of(VERSION, manifest.changes, manifest.additions)
+    file.write_text(yaml.safe_dump(document))
+    with pytest.raises(PatchMismatch, match=f"0002.*: {WORKER} does not get the manifest's hash"):
+        load(sample).contents(sample.read)
+
+
+def test_another_original_is_refused(sample: Sample) -> None:
+    with pytest.raises(PatchMismatch, match=f"^{ARGS}: is not the file that 0001-flags.patch"):
+        load(sample).contents(lambda path: sample.read(path) + b"\n")
 
 
 def test_the_tool_keeps_the_prose_and_repeats_itself(sample: Sample) -> None:
