@@ -45,7 +45,7 @@ def apply(target: Path, patches: Path | None = None, *, dry_run: bool = False) -
         if here.state == "applied":
             return _outcome(here, patch_set.set_hash, changed=False)
         contents = patch_set.contents(lambda path: original(installation, path))
-        refuse_unwritable(installation, contents)
+        _refuse_unwritable(installation, [*contents, patch_set.manifest.modules.target])
         if not dry_run:
             with _named(installation):
                 undo(installation)
@@ -73,7 +73,8 @@ def revert(target: Path, patches: Path | None = None, *, dry_run: bool = False) 
             return _outcome(here, None, changed=False)
         if here.journal is not None:
             originals_wanted(installation, here.journal)
-            refuse_unwritable(installation, [entry.path for entry in here.journal.entries])
+            paths = [entry.path for entry in here.journal.entries]
+            _refuse_unwritable(installation, [*paths, here.journal.modules])
         if not dry_run:
             with _named(installation):
                 undo(installation)
@@ -103,7 +104,7 @@ def _named(installation: Installation) -> Iterator[None]:
         yield
     except OSError as error:
         raise DdtreeError(
-            f"cannot restore: {error.strerror}",
+            f"cannot restore: {error.strerror or error}",
             where=str(error.filename or installation.site),
             mend="the next `ddtree patch apply` or `revert` continues",
         ) from error
@@ -141,7 +142,7 @@ def _patchable(here: Survey) -> tuple[Installation, PatchSet]:
             mend = "`ddtree patch revert` restores the original"
         raise PatchMismatch(f"half-patched; {here.detail}", where=where, mend=mend)
     for path in here.patch_set.paths:
-        folder = nearest(installation.place(path).parent)
+        folder = _nearest(installation.place(path).parent)
         if not folder.resolve().is_relative_to(installation.site.resolve()):
             raise PatchMismatch(
                 f"{installation.relative(folder)} is a link that leads out of it", where=where
@@ -157,15 +158,16 @@ def _refuse_foreign(here: Survey) -> None:
         )
 
 
-def nearest(folder: Path) -> Path:
+def _nearest(folder: Path) -> Path:
     """The folder itself, or the closest one above it that exists."""
     while not folder.exists():
         folder = folder.parent
     return folder
 
 
-def refuse_unwritable(installation: Installation, paths: Iterable[str]) -> None:
-    folders = {nearest(installation.place(path).parent) for path in paths}
+def _refuse_unwritable(installation: Installation, paths: Iterable[str]) -> None:
+    """DdtreeError unless each path can be written, replaced or removed."""
+    folders = {_nearest(installation.place(path).parent) for path in paths}
     for folder in sorted(folders | {installation.dist_info}):
         if not os.access(folder, os.W_OK | os.X_OK):
             raise DdtreeError(

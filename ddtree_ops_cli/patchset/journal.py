@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import LockHeld, PatchMismatch
+from ..errors import DdtreeError, LockHeld, PatchMismatch
 from .target import Installation
 
 FOLDER = "ddtree-patch"
@@ -151,7 +151,12 @@ def _decoded(document: Any) -> Journal:
 @contextlib.contextmanager
 def exclusive(installation: Installation) -> Iterator[None]:
     """Hold the installation against other runs; LockHeld. The lock dies with the process."""
-    handle = os.open(installation.dist_info, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        handle = os.open(installation.dist_info, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise DdtreeError(
+            f"cannot be read: {error.strerror}", where=str(installation.dist_info)
+        ) from error
     try:
         # A file system without locks (some network ones) is used without.
         with contextlib.suppress(OSError):

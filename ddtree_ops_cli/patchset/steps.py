@@ -44,7 +44,7 @@ def perform(installation: Installation, patch_set: PatchSet, contents: Mapping[s
             ) from error
         if isinstance(error, OSError):
             raise DdtreeError(
-                f"cannot write: {error.strerror}; nothing was changed",
+                f"cannot write: {error.strerror or error}; nothing was changed",
                 where=str(error.filename or installation.site),
             ) from error
         raise
@@ -132,10 +132,10 @@ def _stage(
             for path, content in after.items()
         ),
     )
-    store.folder.mkdir()
+    _make_folder(store.folder, like=installation.dist_info)
     store.write(journal)
-    (store.folder / "originals").mkdir()
-    store.staged.mkdir()
+    for part in (store.folder / "originals", store.staged):
+        _make_folder(part, like=installation.dist_info)
     for path in originals:
         place = installation.place(path)
         _keep(place, store.original(path))

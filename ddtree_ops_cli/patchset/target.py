@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import PatchMismatch, UsageError
+from ..errors import DdtreeError, PatchMismatch, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,23 @@ def locate(target: Path) -> Installation | NotSglang:
     """The SGLang of `target`.
 
     UsageError: no such directory, or several installations in it. PatchMismatch: two versions
-    in one place, or a package folder that is a link to somewhere else.
+    in one place, or a package folder that is a link to somewhere else. DdtreeError: not readable.
     """
+    try:
+        return _locate(target)
+    except OSError as error:
+        raise DdtreeError(
+            f"cannot be read: {error.strerror}", where=str(error.filename or target)
+        ) from error
+
+
+def _locate(target: Path) -> Installation | NotSglang:
     if not target.exists():
         raise UsageError("no such directory", where=str(target))
     if not target.is_dir():
         mend = "unpack the wheel and give its folder" if target.suffix == ".whl" else None
         raise UsageError("not a directory", where=str(target), mend=mend)
-    try:
-        found = [site for site in _sites(target) if (site / "sglang").is_dir()]
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(target)) from error
+    found = [site for site in _sites(target) if (site / "sglang").is_dir()]
     if len(found) > 1:
         raise UsageError(
             f"SGLang is in several places: {', '.join(map(str, found))}",
