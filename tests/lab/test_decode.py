@@ -303,7 +303,7 @@ def test_speculation_that_makes_no_sense_is_refused(wrong: dict[str, Any], messa
 
 @pytest.mark.parametrize(
     ("budget", "wanted", "depth"),
-    [(16, 40, 15), (4, 9, 4), (64, 3, 3), (16, None, 8), (64, None, 15)],
+    [(16, 40, 15), (4, 9, 4), (64, 3, 3), (16, None, 4), (64, None, 15)],
 )
 def test_the_chain_seed_is_capped_by_block_and_budget(
     budget: int, wanted: int | None, depth: int
