@@ -1,10 +1,10 @@
 """The candidates of each depth: the most probable tokens of the drafter, with log-probabilities.
 
-DFLASH takes the argmax of hidden @ lm_head.T; the tree needs the K best logits of that same product
-and the logsumexp of each row. Both come out of one pass over the logits: each part of the vocabulary
-gives its own K best and its partial sum, and a second kernel merges the parts. Ranks of a
-tensor-parallel group are merged by the same kernel, so they exchange K values and ids, one maximum
-and one sum per row, and never logits.
+DFLASH takes the argmax of hidden @ lm_head.T; the tree needs the K best logits of that same
+product and the logsumexp of each row. Both come out of one pass over the logits: each part of the
+vocabulary gives its own K best and its partial sum, and a second kernel merges the parts. Ranks
+of a tensor-parallel group are merged by the same kernel, so they exchange K values and ids, one
+maximum and one sum per row, and never logits.
 
 Equal logits rank by ascending token id, as torch.argmax does: the spine is the chain of DFLASH.
 """

@@ -17,7 +17,9 @@ import torch
 import triton
 import triton.language as tl
 
-_LAST_KEY = tl.constexpr(2**63 - 1)
+_LAST_PLACE = tl.constexpr(2**63 - 1)
+_RANKS = 255
+"""Ranks and depths that fit the 8 bits which the build kernel gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,9 @@ class TreeShape:
 
     @property
     def largest_cap(self) -> int:
-        """The most candidates with which every place in the tree still has a 63-bit number."""
+        """The most candidates of each depth with which every place still has a 63-bit number."""
         cap = 1
-        while sum((cap + 1) ** depth for depth in range(self.depth + 2)) < 2**63:
+        while cap < _RANKS and sum((cap + 1) ** depth for depth in range(self.depth + 2)) < 2**63:
             cap += 1
         return cap
 
@@ -76,8 +78,8 @@ class DraftTree:
 
 @triton.jit
 def _best_first_tree_kernel(
-    log_probs_ptr,  # [batch, DEPTH, K] float32
-    candidates_ptr,  # [batch, DEPTH, K] int64
+    log_probs_ptr,  # [batch * DEPTH, K] float32
+    candidates_ptr,  # [batch * DEPTH, K] int64
     roots_ptr,  # [batch] int64
     prefix_lens_ptr,  # [batch]
     pool_indices_ptr,  # [batch]
@@ -130,7 +132,7 @@ def _best_first_tree_kernel(
             offers_child = node == added - 1
         offered_place = tl.where(offers_child, place * K + 1, place + 1)
         best = tl.max(offer)
-        best_place = tl.min(tl.where(offer == best, offered_place, _LAST_KEY))
+        best_place = tl.min(tl.where(offer == best, offered_place, _LAST_PLACE))
         taken = (offer == best) & (offered_place == best_place)
         takes_child = taken & offers_child
         takes_sibling = taken & (offers_child == 0)
@@ -171,9 +173,7 @@ def _best_first_tree_kernel(
 
     live = node < NODES
     out = request * NODES + node
-    drafted = tl.load(
-        candidates_ptr + (depth - 1) * K + rank, mask=live & (is_root == 0), other=0
-    )
+    drafted = tl.load(candidates_ptr + (depth - 1) * K + rank, mask=live & (is_root == 0), other=0)
     token = tl.where(is_root, tl.load(roots_ptr + request * roots_stride), drafted)
     prefix = tl.load(prefix_lens_ptr + request).to(tl.int64)
     row = tl.load(pool_indices_ptr + request).to(tl.int64) * req_to_token_stride
@@ -202,12 +202,14 @@ def build_tree(
     pool_indices: torch.Tensor,
     req_to_token: torch.Tensor,
 ) -> DraftTree:
-    """The trees of `batch` requests from their candidates [batch, depth, cap], in one launch.
+    """The trees of `batch` requests from their candidates [batch * depth, cap], in one launch.
 
     `roots` are the last committed tokens [batch], `prefix_lens` the tokens before them, and row
     `pool_indices[i]` of `req_to_token` maps the positions of request i to cache slots.
     """
-    batch = log_probs.shape[0]
+    batch = prefix_lens.shape[0]
+    if log_probs.shape != (batch * shape.depth, shape.cap) or candidates.shape != log_probs.shape:
+        raise ValueError(f"candidates of {batch} requests cannot be {tuple(log_probs.shape)}")
     wide = {"dtype": torch.int64, "device": log_probs.device}
     narrow = {"dtype": torch.int32, "device": log_probs.device}
     of = (batch, shape.nodes)
