@@ -53,7 +53,7 @@ class TreeShape:
     def largest_cap(self) -> int:
         """The most candidates of each depth with which every place still has a 63-bit number."""
         cap = 1
-        while cap < _RANKS and sum((cap + 1) ** depth for depth in range(self.depth + 2)) < 2**63:
+        while cap < _RANKS and sum((cap + 1) ** depth for depth in range(self.depth + 1)) < 2**63:
             cap += 1
         return cap
 
