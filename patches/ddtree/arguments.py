@@ -83,6 +83,47 @@ def handle_ddtree(server_args: ServerArgs) -> None:
         _refuse_short_track_interval(server_args)
 
 
+def refuse_states_beyond_memory(
+    server_args: ServerArgs,
+    *,
+    available: float,
+    left: float,
+    state: float,
+    slots: int,
+    slots_per_request: int,
+) -> None:
+    """The verify pass keeps one recurrent state per node of each running request.
+
+    `available` and `left` GiB before and after those are set aside, `state` GiB of one state,
+    `slots` for committed states as SGLang computed them. Raises ValueError where not even one
+    request can run, with the largest budget for which one can.
+    """
+    if slots >= slots_per_request and left > (slots + 1) * state:
+        return
+    # SGLang's pools have a padding row each: slots + 1 states, and two times the nodes.
+    nodes = int((_share_of_states(server_args) * available / state - slots_per_request - 1) // 2)
+    asked = server_args.speculative_ddtree_budget
+    largest = min(nodes - 1, asked - 1)
+    mend = (
+        f"the largest budget that fits is {largest}, with --max-running-requests 1; lower "
+        "--speculative-ddtree-budget"
+        if largest >= 1
+        else "no budget fits; give the server more memory (--mem-fraction-static, a larger GPU)"
+    )
+    raise ValueError(
+        f"--speculative-ddtree-budget {asked} keeps {asked + 1} recurrent states of "
+        f"{state * 1024:.0f} MiB per running request, more than fits in {available:.1f} GiB; {mend}"
+    )
+
+
+def _share_of_states(server_args: ServerArgs) -> float:
+    """The part of memory that SGLang gives to recurrent states; the rest is for keys and values."""
+    if server_args.disable_radix_cache or server_args.max_mamba_cache_size is not None:
+        return 1.0
+    ratio = server_args.mamba_full_memory_ratio
+    return ratio / (1 + ratio)
+
+
 def _refuse_bad_sizes(server_args: ServerArgs) -> None:
     budget = server_args.speculative_ddtree_budget
     if budget is not None and not 1 <= budget <= MAX_BUDGET:

@@ -6,10 +6,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sglang.srt.server_args import ServerArgs, prepare_server_args
+from sglang.srt.speculative.ddtree.arguments import refuse_states_beyond_memory
 
 from tests.sglang_cpu.server import argv
 
@@ -130,3 +132,46 @@ def test_unknown_recurrent_layers_need_the_unsafe_flag(
         resolved(hybrid)
     args = resolved(hybrid, "--speculative-ddtree-allow-hybrid-unsafe")
     assert args.speculative_ddtree_state == "unsafe"
+
+
+def states(budget: int, *, requests: int, radix: bool = True) -> None:
+    """As SGLang sizes its pools on 30 GiB beside the weights, states of 0.15 GiB (27B, float32)."""
+    available, state, per_request = 30.0, 0.15, 5 if radix else 1
+    share = available * 0.9 / 1.9 if radix else available
+    nodes = budget + 1
+    if radix:
+        slots = int((share - state * (1 + nodes)) // (state * (1 + nodes / per_request)))
+    else:
+        slots = requests
+    running = min(requests, slots // per_request)
+    refuse_states_beyond_memory(
+        SimpleNamespace(
+            speculative_ddtree_budget=budget,
+            disable_radix_cache=not radix,
+            max_mamba_cache_size=None,
+            mamba_full_memory_ratio=0.9,
+        ),
+        available=available,
+        left=available - state * (running + 1) * nodes,
+        state=state,
+        slots=slots,
+        slots_per_request=per_request,
+    )
+
+
+@pytest.mark.parametrize("radix", [True, False])
+def test_a_budget_whose_states_do_not_fit_is_refused_with_the_largest_that_does(
+    radix: bool,
+) -> None:
+    states(16, requests=1, radix=radix)
+    with pytest.raises(ValueError, match="the largest budget that fits is") as refusal:
+        states(200, requests=1, radix=radix)
+    largest = int(str(refusal.value).split("fits is ")[1].split(",")[0])
+    states(largest, requests=1, radix=radix)
+    with pytest.raises(ValueError, match="--speculative-ddtree-budget"):
+        states(largest + 2, requests=1, radix=radix)
+
+
+def test_too_many_requests_at_once_are_refused_too() -> None:
+    with pytest.raises(ValueError, match="--max-running-requests 1"):
+        states(16, requests=48, radix=False)

@@ -13,7 +13,8 @@ from ddtree_ops_cli.profiles.locate import Library
 from ddtree_ops_cli.services.sglang_args import engine_args
 from ddtree_ops_cli.services.spec import Overrides, decide
 
-LIBRARY = Library([bundled("profiles")])
+BUNDLED = bundled("profiles")
+LIBRARY = Library([BUNDLED])
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +28,31 @@ def names(kind: str) -> list[str]:
     return [entry.name for entry in LIBRARY.list(kind)]
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """The bundled profiles, with an address for the host that is only a template."""
+    mine = tmp_path_factory.mktemp("profiles")
+    (mine / "hosts").mkdir()
+    template = (BUNDLED / "hosts" / "ct200.yaml").read_text()
+    assert "template: true" in template
+    (mine / "hosts" / "ct200.yaml").write_text(
+        template.replace("template: true", "address: gpu.example\nuser: operator")
+    )
+    return Library([mine, BUNDLED])
+
+
 @pytest.mark.parametrize(
     ("host", "service", "model"),
     list(product(names("hosts"), names("services"), names("models"))),
 )
 def test_bundled_profiles(
-    parser: argparse.ArgumentParser, host: str, service: str, model: str
+    parser: argparse.ArgumentParser, library: Library, host: str, service: str, model: str
 ) -> None:
-    loaded = LIBRARY.service(service)
+    loaded = library.service(service)
     tree = loaded.value.algorithm == "DDTREE"
     changes = Overrides(budget=32, allow_hybrid_unsafe=True) if tree else Overrides()
     for overrides in (Overrides(), changes):
-        spec = decide(LIBRARY.host(host), loaded, LIBRARY.model(model), 0, overrides)
+        spec = decide(library.host(host), loaded, library.model(model), 0, overrides)
         parsed = parser.parse_args(engine_args(spec))
         assert parsed.model_path == spec.target
         assert parsed.speculative_algorithm == (
