@@ -181,6 +181,11 @@ def _refuse_unsupported_settings(server_args: ServerArgs) -> None:
             "--enable-deterministic-inference, whose attention kernel reads the whole mask",
             "leave it out",
         ),
+        (
+            server_args.use_mla_backend(),
+            "multi-head latent attention yet",
+            "use --speculative-algorithm DFLASH",
+        ),
         (view.enable_two_batch_overlap, "--enable-two-batch-overlap", "leave it out"),
         (view.dcp_size > 1, f"--dcp-size {view.dcp_size}", "leave it out"),
         (view.speculative_adaptive, "--speculative-adaptive", "leave it out"),

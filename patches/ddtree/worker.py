@@ -39,6 +39,16 @@ class DDTreeWorker(DFlashWorkerV2):
     def __init__(
         self, server_args: ServerArgs, gpu_id: int, ps: Any, nccl_port: int, target_worker: Any
     ):
+        if not hasattr(DFlashWorkerV2, "_verify_draft"):
+            raise RuntimeError(
+                "this SGLang has the modules of DDTREE but not all of its patches (dflash_worker_v2 "
+                "lacks the seam); apply the whole patch set"
+            )
+        if target_worker.model_runner.is_hybrid_swa:
+            raise ValueError(
+                "DDTREE does not support targets with sliding-window attention yet; use "
+                "--speculative-algorithm DFLASH"
+            )
         if SIMULATE_ACC_LEN > 0:
             raise ValueError("DDTREE does not support SGLANG_SIMULATE_ACC_LEN; unset it")
         super().__init__(_chain_args(server_args), gpu_id, ps, nccl_port, target_worker)

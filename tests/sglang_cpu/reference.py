@@ -18,9 +18,9 @@ def random_prompts(count: int, seed: int = 0) -> Prompts:
     return [random.integers(0, 300, int(random.integers(3, 24))).tolist() for _ in range(count)]
 
 
-def lively_prompts(target: Path, drafter: Path, tokens: int) -> Prompts:
+def lively_prompts(target: Path, drafter: Path, tokens: int, budget: int = 16) -> Prompts:
     """Three prompts after which many accepted drafts are off the spine."""
-    lab = Engine.load(target, drafter, Speculation("DDTREE", budget=16))
+    lab = Engine.load(target, drafter, Speculation("DDTREE", budget=budget))
 
     def off_spine(prompt: Sequence[int]) -> int:
         return sum(step.off_spine for step in lab_steps(lab, prompt, tokens))

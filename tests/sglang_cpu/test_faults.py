@@ -17,7 +17,7 @@ NAMES = sorted(patch.stem for patch in FAULTS.glob("*.patch"))
 
 @pytest.fixture(scope="module")
 def prompts(hybrid: tuple[Path, Path]) -> Prompts:
-    return lively_prompts(*hybrid, TOKENS)[:2]
+    return lively_prompts(*hybrid, TOKENS, budget=8)[:1]
 
 
 @pytest.mark.parametrize("fault", NAMES)
@@ -26,7 +26,7 @@ def test_a_planted_fault_changes_the_tokens(
 ) -> None:
     faulty = plant(fault, engine, tmp_path / "engine")
     log = tmp_path / "server.log"
-    with serving(faulty, *hybrid, *tree(16), NO_OVERLAP, NO_RADIX, log=log) as server:
+    with serving(faulty, *hybrid, *tree(8), NO_OVERLAP, NO_RADIX, log=log) as server:
         answers = [answer["output_ids"] for answer in server.generate_together(prompts, TOKENS)]
     assert answers != greedy(hybrid[0], prompts, TOKENS)
 

@@ -25,7 +25,7 @@ from tests.sglang_cpu.reference import (
 )
 from tests.sglang_cpu.server import Server, serving
 
-TOKENS = 16
+TOKENS = 12
 NO_OVERLAP = "--disable-overlap-schedule"
 NO_RADIX = "--disable-radix-cache"
 
