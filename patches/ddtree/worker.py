@@ -41,8 +41,8 @@ class DDTreeWorker(DFlashWorkerV2):
     ):
         if not hasattr(DFlashWorkerV2, "_verify_draft"):
             raise RuntimeError(
-                "this SGLang has the modules of DDTREE but not all of its patches (dflash_worker_v2 "
-                "lacks the seam); apply the whole patch set"
+                "SGLang has the modules of DDTREE but not all of its patches (the seam of "
+                "dflash_worker_v2.py is missing); apply the whole patch set"
             )
         if target_worker.model_runner.is_hybrid_swa:
             raise ValueError(
