@@ -208,7 +208,7 @@ class DDTreeWorker(DFlashWorkerV2):
             bound = committed + self._shape.nodes
         else:
             bound = draft_input.reserved_seq_lens_cpu
-        bound_sum = int(bound.sum())
+        bound_sum = None if bound is None else int(bound.sum())
         mask = self._mask_buffer(len(prefix_lens), bound_sum)
         fill_tree_mask(tree, prefix_lens, self._shape, mask)
         verify_input = TreeVerifyInput.of(tree, self._shape, mask)
@@ -219,11 +219,13 @@ class DDTreeWorker(DFlashWorkerV2):
         batch.seq_lens_cpu, batch.seq_lens_sum = committed, committed_sum
         return verify_input, forward_batch
 
-    def _mask_buffer(self, batch_size: int, lens_sum: int) -> torch.Tensor:
+    def _mask_buffer(self, batch_size: int, lens_sum: int | None) -> torch.Tensor:
         """The mask that CUDA graphs were captured with, or one for this eager step."""
         captured = self.model_runner.attn_backend.verify_mask
         if captured is not None and captured.fits(batch_size):
             return captured.buffer
+        if lens_sum is None:
+            lens_sum = batch_size * self.model_runner.model_config.context_len
         nodes = self._shape.nodes
         cells = nodes * (lens_sum + batch_size * nodes)
         return torch.empty((cells,), dtype=torch.uint8, device=self.device)

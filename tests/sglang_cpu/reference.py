@@ -32,6 +32,23 @@ def lab_steps(lab: Engine, prompt: Sequence[int], tokens: int) -> list[Step]:
     return list(lab.generate(prompt, Sampling(max_new_tokens=tokens, ignore_eos=True)))
 
 
+def greedy_digits(target: Path, prompt: list[int], count: int) -> str:
+    """transformers' greedy where only tokens of one digit each are allowed."""
+    from tokenizers import Tokenizer
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
+    vocabulary = Tokenizer.from_file(str(target / "tokenizer.json")).get_vocab()
+    digits = {vocabulary[digit]: digit for digit in "0123456789"}
+    allowed = sorted(digits)
+    tokens, text = list(prompt), ""
+    for _ in range(count):
+        logits = model(torch.tensor([tokens])).logits[0, -1]
+        tokens.append(allowed[int(logits[allowed].argmax())])
+        text += digits[tokens[-1]]
+    return text
+
+
 def greedy(target: Path, prompts: Prompts, tokens: int) -> Prompts:
     """transformers' own class, in float32, without a stop token."""
     from transformers import AutoModelForCausalLM

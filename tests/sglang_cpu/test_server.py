@@ -19,6 +19,7 @@ from tests.sglang_cpu.conftest import TALLY
 from tests.sglang_cpu.reference import (
     Prompts,
     greedy,
+    greedy_digits,
     lab_steps,
     lively_prompts,
     random_prompts,
@@ -143,6 +144,9 @@ def test_a_tree_smaller_than_the_block_on_a_hybrid_with_prefix_reuse(
         answers = [server.generate(prompt, TOKENS) for prompt in on_hybrid.prompts]
         longer = on_hybrid.prompts[0] + on_hybrid.answers[0] + [5]
         reused = server.generate(longer, TOKENS)
+        constrained = server.post(
+            on_hybrid.prompts[0], max_new_tokens=20, regex="[0-9]{6}", ignore_eos=False
+        ).json()
         refusals = {
             name: server.post([1, 2], max_new_tokens=2, **{name: value})
             for name, value in (
@@ -156,6 +160,7 @@ def test_a_tree_smaller_than_the_block_on_a_hybrid_with_prefix_reuse(
     assert_steps_of_the_lab(on_hybrid, Speculation("DDTREE", budget=8), answers)
     assert reused["meta_info"]["cached_tokens"] > 0
     assert reused["output_ids"] == greedy(on_hybrid.target, [longer], TOKENS)[0]
+    assert constrained["text"] == greedy_digits(on_hybrid.target, on_hybrid.prompts[0], 6)
     for name, response in refusals.items():
         assert response.status_code == 400, (name, response.text)
         assert "DDTREE" in response.text
