@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from sglang.srt.speculative.ddtree.candidates import (
     rank_candidates,
     rank_logits,
 )
+from sglang.srt.speculative.ddtree.sampler import CandidateSampler, vocabulary_shard
 
 from ddtree_ops_cli.lab.tree import top_candidates
 
@@ -72,6 +75,35 @@ def test_the_padding_of_the_head_is_left_out() -> None:
     weight[50:] = 100 * hidden[0]
     _, tokens = rank_candidates(hidden, VocabularyShard(weight, 50), 8)
     assert tokens.max() < 50
+
+
+def test_the_tail_of_the_draft_graph_and_its_eager_twin_agree() -> None:
+    generator = torch.Generator().manual_seed(2)
+    head = SimpleNamespace(weight=torch.randn((320, 16), generator=generator))
+    shard = vocabulary_shard(head, SimpleNamespace(world_size=1))
+    sampler = CandidateSampler(shard, block_size=4, cap=8, max_batch=3)
+    hidden = torch.randn((2 * 4, 16), generator=generator)
+    sampler(hidden)
+    log_probs, tokens = sampler.rank(hidden)
+    assert torch.equal(sampler.log_probs[:6], log_probs)
+    assert torch.equal(sampler.tokens[:6], tokens)
+    # Position 0 of each block is the root: nothing is drafted there.
+    drafted = hidden.view(2, 4, 16)[:, 1:].reshape(6, 16)
+    assert torch.equal(sampler.out[:6], (drafted @ head.weight.T).argmax(dim=-1))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        SimpleNamespace(),
+        SimpleNamespace(weight=torch.zeros((8, 4), dtype=torch.int8)),
+        SimpleNamespace(weight=torch.zeros((8, 4), dtype=torch.float8_e4m3fn)),
+    ],
+    ids=["absent", "int8", "fp8"],
+)
+def test_a_head_that_cannot_rank_is_refused(head: SimpleNamespace) -> None:
+    with pytest.raises(ValueError, match="lm_head"):
+        vocabulary_shard(head, SimpleNamespace(world_size=1))
 
 
 class Recorder:

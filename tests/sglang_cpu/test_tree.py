@@ -7,7 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from sglang.srt.speculative.ddtree.arguments import default_chain_seed
+from sglang.srt.speculative.ddtree.arguments import (
+    DEFAULT_BUDGET,
+    DEFAULT_CAP,
+    MAX_BUDGET,
+    default_chain_seed,
+)
 from sglang.srt.speculative.ddtree.tree import DraftTree, TreeShape, build_tree, fill_tree_mask
 
 from ddtree_ops_cli.lab import decode
@@ -168,6 +173,12 @@ def test_candidates_of_another_batch_are_refused() -> None:
     log_probs, tokens = candidates(shape, batch=2)
     with pytest.raises(ValueError, match="3 requests"):
         built(shape, log_probs, tokens, batch=3)
+
+
+def test_limits_and_defaults_are_the_lab_engines() -> None:
+    lab = decode.Speculation("DDTREE")
+    assert (DEFAULT_BUDGET, DEFAULT_CAP) == (lab.budget, lab.topk_cap)
+    assert MAX_BUDGET == decode.MAX_BUDGET
 
 
 @pytest.mark.parametrize("budget", [1, 2, 16, 17, 31, 64])
