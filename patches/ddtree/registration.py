@@ -36,6 +36,7 @@ class DDTreeAlgorithm(CustomSpecAlgo):
         return False
 
     def create_future_map(self, *args: Any, **kwargs: Any) -> Any:
+        # The enum's method needs nothing of the enum.
         return SpeculativeAlgorithm.create_future_map(self, *args, **kwargs)
 
     def handle_server_args(self, server_args: ServerArgs) -> None:

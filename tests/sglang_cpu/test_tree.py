@@ -177,7 +177,7 @@ def test_candidates_of_another_batch_are_refused() -> None:
 
 def test_limits_and_defaults_are_the_lab_engines() -> None:
     lab = decode.Speculation("DDTREE")
-    assert (DEFAULT_BUDGET, DEFAULT_CAP) == (lab.budget, lab.topk_cap)
+    assert (lab.budget, lab.topk_cap) == (DEFAULT_BUDGET, DEFAULT_CAP)
     assert MAX_BUDGET == decode.MAX_BUDGET
 
 
