@@ -31,6 +31,8 @@ class StepsLog:
 
     def write(self, accepted: list[int]) -> None:
         """Drafts accepted per request, of the oldest step that is noted and not written."""
+        if not self._noted:
+            return
         name, counts = self._noted.popleft()
         step = {"mode": self._mode, "accepted": accepted, name: counts.tolist()}
         self._file.write(json.dumps(step) + "\n")

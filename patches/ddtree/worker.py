@@ -6,6 +6,7 @@ nodes in one target pass, walk, keep the accepted path. Nothing in it waits for 
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from typing import Any
 
@@ -19,6 +20,7 @@ from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 from sglang.srt.speculative.eagle_utils import eagle_sample
 from sglang.srt.speculative.spec_utils import (
     SIMULATE_ACC_LEN,
+    SIMULATE_ACC_METHOD,
     GrammarTree,
     build_grammar_vocab_mask,
     commit_mamba_states_after_verify,
@@ -49,13 +51,13 @@ class DDTreeWorker(DFlashWorkerV2):
                 "DDTREE does not support targets with sliding-window attention yet; use "
                 "--speculative-algorithm DFLASH"
             )
-        if SIMULATE_ACC_LEN > 0:
-            raise ValueError("DDTREE does not support SGLANG_SIMULATE_ACC_LEN; unset it")
         super().__init__(_chain_args(server_args), gpu_id, ps, nccl_port, target_worker)
         self.server_args = server_args
         self.speculative_num_draft_tokens = server_args.speculative_num_draft_tokens
         self._shape = tree_shape(server_args)
         self._verifies_tree = verifies_tree(server_args)
+        if self._verifies_tree:
+            _refuse_simulation_beyond(self._shape.seed)
         target_model = target_worker.model_runner.model
         self._shard = vocabulary_shard(getattr(target_model, "lm_head", None), get_tp_group())
         self._candidates = self._candidate_sampler(max_batch=0)
@@ -252,6 +254,18 @@ class DDTreeWorker(DFlashWorkerV2):
     ) -> None:
         if self._log is not None:
             self._log.write(num_correct_drafts_per_req)
+
+
+def _refuse_simulation_beyond(seed: int) -> None:
+    """SGLang's simulated acceptance takes the first nodes for a path; here those are the seed."""
+    if SIMULATE_ACC_LEN <= 0:
+        return
+    if SIMULATE_ACC_METHOD != "match-expected" or math.ceil(SIMULATE_ACC_LEN) - 1 > seed:
+        raise ValueError(
+            f"SGLANG_SIMULATE_ACC_LEN={SIMULATE_ACC_LEN} reaches beyond the chain seed of {seed}; "
+            "raise --speculative-ddtree-chain-seed (and SGLANG_SIMULATE_ACC_METHOD must be "
+            "match-expected)"
+        )
 
 
 def _chain_args(server_args: ServerArgs) -> ServerArgs:
