@@ -18,11 +18,11 @@ from ddtree_ops_cli.lab.decode import Engine, Speculation
 from tests.sglang_cpu.conftest import TALLY
 from tests.sglang_cpu.reference import (
     Prompts,
+    dense_prompts,
     greedy,
     greedy_digits,
     lab_steps,
     lively_prompts,
-    random_prompts,
 )
 from tests.sglang_cpu.server import Server, serving
 
@@ -62,7 +62,7 @@ def on_hybrid(hybrid: tuple[Path, Path]) -> Case:
 
 @pytest.fixture(scope="module")
 def on_dense(dense: tuple[Path, Path]) -> Case:
-    return Case(*dense, prompts=random_prompts(3, seed=4))
+    return Case(*dense, prompts=dense_prompts())
 
 
 @pytest.fixture
