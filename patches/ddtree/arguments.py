@@ -24,7 +24,7 @@ MAX_BUDGET = 256
 
 
 def default_chain_seed(budget: int, block_size: int) -> int:
-    """A quarter of the budget goes to the spine, as far as the block reaches; the rest is best-first.
+    """A quarter of the budget goes to the spine, as far as the block reaches.
 
     Measured on the lab pair of this project; the same rule as its reference engine.
     """
