@@ -5,26 +5,31 @@ Faults of recurrent layers on the hybrid pair, faults of attention on the dense 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.sglang_cpu.engine import FAULTS, plant
 from tests.sglang_cpu.reference import Prompts, dense_prompts, greedy, lively_prompts
-from tests.sglang_cpu.server import serving
+from tests.sglang_cpu.server import Server, serving
 from tests.sglang_cpu.test_server import NO_OVERLAP, NO_RADIX, tree
 
 ON_HYBRID = ("state-of-the-neighbour", "conv-of-the-neighbour", "commit-one-off")
-ON_DENSE = ("mask-of-a-chain",)
+ON_DENSE = ("mask-of-a-chain", "cache-left-behind")
 
 
-def answers_of(
-    fault: str, engine: Path, pair: tuple[Path, Path], prompts: Prompts, tokens: int, folder: Path
-) -> Prompts:
+def faulty_server(
+    fault: str, engine: Path, pair: tuple[Path, Path], budget: int, folder: Path
+) -> AbstractContextManager[Server]:
     faulty = plant(fault, engine, folder / "engine")
-    flags = (*tree(8), NO_OVERLAP, NO_RADIX)
-    with serving(faulty, *pair, *flags, log=folder / "server.log") as server:
-        answers = server.generate_together(prompts, tokens)
+    flags = (*tree(budget), NO_OVERLAP, NO_RADIX)
+    return serving(faulty, *pair, *flags, log=folder / "server.log")
+
+
+def answers_of(server: AbstractContextManager[Server], prompts: Prompts, tokens: int) -> Prompts:
+    with server as running:
+        answers = running.generate_together(prompts, tokens)
     return [answer["output_ids"] for answer in answers]
 
 
@@ -34,7 +39,8 @@ def test_a_fault_of_the_recurrent_layers_changes_the_tokens(
 ) -> None:
     tokens = 12
     prompts = lively_prompts(*hybrid, tokens, budget=8)[:1]
-    answers = answers_of(fault, engine, hybrid, prompts, tokens, tmp_path)
+    faulty = faulty_server(fault, engine, hybrid, 8, tmp_path)
+    answers = answers_of(faulty, prompts, tokens)
     assert answers != greedy(hybrid[0], prompts, tokens)
 
 
@@ -44,7 +50,8 @@ def test_a_fault_of_attention_changes_the_tokens(
 ) -> None:
     tokens = 16
     prompts = dense_prompts()
-    answers = answers_of(fault, engine, dense, prompts, tokens, tmp_path)
+    faulty = faulty_server(fault, engine, dense, 16, tmp_path)
+    answers = answers_of(faulty, prompts, tokens)
     assert answers != greedy(dense[0], prompts, tokens)
 
 
