@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ pytest.importorskip("tools.train_lab_pair.train_target", reason="the training pr
 
 import torch
 
+from tools.train_lab_pair import __main__ as program
 from tools.train_lab_pair import data, shapes, train_drafter, train_target
 from tools.train_lab_pair import evaluate as evaluator
 from tools.train_lab_pair.generate import answer
@@ -64,6 +67,31 @@ def test_the_same_seed_gives_the_same_weights(
     assert any(
         not torch.equal(weight, weights[name]) for name, weight in other.state_dict().items()
     )
+
+
+@pytest.mark.usefixtures("_chance_forbidden")
+def test_training_runs_with_deterministic_algorithms_only(
+    counting: tuple[data.Rows, data.Tokens],
+) -> None:
+    with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+        torch.zeros(2).put_(torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
+
+    target, _ = _train(counting, seed=1)
+    target.requires_grad_(requires_grad=False)
+    recipe = train_drafter.DrafterRecipe(steps=4, tokens=256, anchors=3)
+    _, log = train_drafter.train_drafter(target, counting[0], recipe, CPU)
+
+    assert len(log["curve"]) == 2
+
+
+@pytest.fixture
+def _chance_forbidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that the end of the test restores it
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    program._forbid_chance()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    yield
+    torch.use_deterministic_algorithms(mode=False)
 
 
 def test_a_pair_learns_to_count_and_the_drafter_to_follow(

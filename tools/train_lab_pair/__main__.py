@@ -9,12 +9,17 @@
 
 Each step reads what the ones before it left in DIR and adds NAME.json with its settings, times
 and results. Needs PyTorch, tokenizers, safetensors and NumPy.
+
+`target --deterministic` and `drafter --deterministic` forbid PyTorch any algorithm that may sum in
+another order each time. Tried on a CPU only: on a GPU it may stop at an operation that has no such
+algorithm, which it then names, and nobody has measured whether it makes two runs equal there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import time
 from pathlib import Path
@@ -39,6 +44,14 @@ def _device() -> torch.device:
 def _exact() -> None:
     """Full float32 where results are reported: the engines that use the pair have no tf32."""
     torch.set_float32_matmul_precision("highest")
+
+
+def _forbid_chance() -> None:
+    """Only deterministic algorithms, or an error. Call it before anything runs on a GPU."""
+    # cuBLAS reads this once, when it starts; without it PyTorch refuses matrix products
+    # (docs.nvidia.com/cuda/cublas, "Results reproducibility").
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
 
 
 def _machine(device: torch.device) -> str:
@@ -81,6 +94,7 @@ def run_target(work: Path, options: argparse.Namespace) -> None:
     rows, text = data.load(work / "held_out.npz")
     log["held_out_loss"] = held_out_losses(target, rows, text, list(FAMILIES))
     log["machine"] = _machine(device)
+    log["deterministic"] = options.deterministic
     log["parameters"] = sum(p.numel() for p in target.parameters())
     print("target held-out loss", log["held_out_loss"], flush=True)
     _log(work, "target", log)
@@ -129,6 +143,7 @@ def run_drafter(work: Path, options: argparse.Namespace) -> None:
     drafter, log = train_drafter(target, answers, recipe, device)
     checkpoint.save_drafter(drafter, work / "drafter")
     log["machine"] = _machine(device)
+    log["deterministic"] = options.deterministic
     log["parameters"] = sum(p.numel() for p in drafter.parameters())
     _log(work, "drafter", log)
 
@@ -179,8 +194,14 @@ def main() -> None:
         step.add_argument("--seed", type=int, default=1)
         for option, default in numbers.items():
             step.add_argument(f"--{option}", type=int, default=default)
-        step.set_defaults(run=run)
+        if name in ("target", "drafter"):
+            step.add_argument(
+                "--deterministic", action="store_true", help="deterministic algorithms only"
+            )
+        step.set_defaults(run=run, deterministic=False)
     options = parser.parse_args()
+    if options.deterministic:
+        _forbid_chance()
     options.run(options.work, options)
 
 

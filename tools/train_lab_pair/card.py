@@ -218,6 +218,8 @@ well that a tree has little left to win. The stop was chosen among these, by the
 ## In real engines
 
 The same prompts, linear DFlash; "counted here" is the float32 count over the same prompts.
+In the lab engine the drafter's logits, accept lengths and tokens are those of SGLang in float32,
+step by step, on four held-out prompts (`tests/lab/test_drafter_oracle.py`).
 
 {served(work)}
 
@@ -227,8 +229,11 @@ Two runs of 200 steps of the target with the same seed on the GPU, held-out loss
 
 {repeats(work)}
 
-The aim was 1 %, and the answers miss it. Data, order and first weights are equal to the bit, and
-on a CPU so is the whole of a run; on the GPU some sums are not. No full run has been repeated.
+The aim was 1 %, and the answers miss it. Both runs saw equally many tokens and began with equal
+losses, to the last digit logged; at step 100 the losses differ. The cause was not isolated: sums in
+another order each time, as GPUs may do them, would explain it. On a CPU a toy trained by the same
+program repeats to the bit (`tests/train_lab_pair/test_training.py`); a run of this size has not
+been repeated there, and no full run anywhere. `--deterministic` is there to try on a GPU.
 
 ## Licence
 
@@ -236,5 +241,6 @@ The weights are under the project's licence. The training text includes the Pyth
 library, which is under the PSF licence; a model this small can repeat fragments of it.
 
 Written by `python -m tools.train_lab_pair card`; the logs behind it are in
-`docs/measurements/lab-pair/`.
+`docs/measurements/lab-pair/`, and accept lengths of the default tree by family and budget in
+`docs/measurements/2026-11-29-lab-pair.md`.
 """
