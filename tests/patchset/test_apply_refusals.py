@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -254,6 +256,14 @@ def test_only_one_run_at_a_time(sample: Sample) -> None:
     put(sample)
 
 
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that everybody can enter: pytest's own are for their owner, also in other runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
@@ -283,21 +293,22 @@ except DdtreeError as error:
     ],
 )
 def test_no_permission_is_one_line_and_nothing_changes(
-    tmp_path: Path, sample: Sample, folder: str, mode: int, says: str
+    public: Path, sample: Sample, folder: str, mode: int, says: str
 ) -> None:
-    for place in (tmp_path, *list(tmp_path.parents)[:2]):
-        place.chmod(0o755)  # pytest's own folders are for their owner only
-    for place in (sample.tree, *sample.tree.rglob("*")):
+    tree, patches = public / "tree", public / "patches"
+    shutil.copytree(sample.tree, tree)
+    shutil.copytree(sample.patches, patches)
+    for place in (tree, *tree.rglob("*")):
         place.chmod(0o777)
-    before = fingerprint(sample.tree)
-    (sample.tree / folder).chmod(mode)
+    before = fingerprint(tree)
+    (tree / folder).chmod(mode)
     done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, str(sample.tree), str(sample.patches)],
+        [sys.executable, "-c", AS_NOBODY, str(tree), str(patches)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
     )
-    (sample.tree / folder).chmod(0o777)
-    assert done.stderr.startswith(says.format(sample.tree / folder))
+    (tree / folder).chmod(0o777)
+    assert done.stderr.startswith(says.format(tree / folder))
     assert done.stderr.count("\n") == 1
-    assert fingerprint(sample.tree) == before
+    assert fingerprint(tree) == before
