@@ -16,7 +16,7 @@ from tests.sglang_cpu.server import Server, serving
 from tests.sglang_cpu.test_server import NO_OVERLAP, NO_RADIX, tree
 
 ON_HYBRID = ("state-of-the-neighbour", "conv-of-the-neighbour", "commit-one-off")
-ON_DENSE = ("mask-of-a-chain", "cache-left-behind")
+ON_DENSE = ("cache-left-behind",)
 
 
 def faulty_server(
