@@ -26,13 +26,13 @@ def resolved(pair: Pair, *flags: str, algorithm: str = "DDTREE") -> ServerArgs:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ((), (16, 8, 8, 17)),
+        ((), (16, 8, 4, 17)),
         (("--speculative-ddtree-budget", "64"), (64, 8, 15, 65)),
-        (("--speculative-ddtree-budget", "8"), (8, 8, 4, 9)),
-        (("--speculative-ddtree-topk-cap", "3"), (16, 3, 8, 17)),
+        (("--speculative-ddtree-budget", "8"), (8, 8, 2, 9)),
+        (("--speculative-ddtree-topk-cap", "3"), (16, 3, 4, 17)),
         (("--speculative-ddtree-chain-seed", "0"), (16, 8, 0, 17)),
         (("--speculative-ddtree-chain-seed", "99"), (16, 8, 15, 17)),
-        (("--speculative-num-draft-tokens", "17"), (16, 8, 8, 17)),
+        (("--speculative-num-draft-tokens", "17"), (16, 8, 4, 17)),
     ],
 )
 def test_the_tree_that_the_flags_describe(

@@ -120,7 +120,7 @@ def test_a_tree_wider_than_the_block_on_a_hybrid_with_overlap(
 
     told = {key: information[f"speculative_ddtree_{key}"] for key in ("budget", "topk_cap")}
     assert told == {"budget": 17, "topk_cap": 8}
-    assert information["speculative_ddtree_chain_seed"] == 8
+    assert information["speculative_ddtree_chain_seed"] == 4
     assert information["speculative_ddtree_mode"] == "tree"
     assert information["speculative_ddtree_state"] == "exact"
 
