@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-rig lint format bench clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
 	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
 
 test: $(VENV)/.installed-dev      ## all tests that need neither root, Docker nor a GPU
 	$(BIN)/pytest $(ARGS)
+
+RIG ?= /var/tmp/ddtree-rig
+test-rig: $(VENV)/.installed-dev  ## real sshd hosts in namespaces, as root; needs mmdebstrap
+	DDTREE_RIG=$(RIG) $(BIN)/pytest tests/rig $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
