@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import DdtreeError
+from ..errors import DdtreeError, UsageError
 from .ssh_config import Hop, SshConfig, user_config
 
 if TYPE_CHECKING:
@@ -47,6 +47,19 @@ class Completed:
     """When its first output was here."""
 
 
+class OutOfTime(DdtreeError):
+    """A command did not end in time; it may still be running."""
+
+    def __init__(self, completed: Completed, name: str) -> None:
+        super().__init__(
+            f"`{shlex.join(completed.argv)}` did not end in time",
+            where=f"host {name}",
+            mend="it may still be running there",
+        )
+        self.completed = completed
+        """What it had said; its exit code is -1."""
+
+
 class Shell(Protocol):
     """Where commands run: a host, or this machine."""
 
@@ -67,14 +80,26 @@ class Connections:
         # Its thread logs errors that are raised here as well; without a handler they would be
         # printed.
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
-        self.config = config or user_config()
+        self._config = config
         self._guard = threading.Lock()
         self._locks: dict[Hop, threading.Lock] = {}
         self._links: dict[Hop, Link] = {}
 
     def to(self, host: Loaded[HostProfile]) -> Connection:
         """Nothing is opened before the first command."""
-        return Connection(host.name, self.config.route(host.value), self.link)
+        return Connection(host.name, self.route(host), self.link)
+
+    def route(self, host: Loaded[HostProfile]) -> Hop:
+        """The server of a host, and those on the way to it.
+
+        Raises UsageError for this machine, ProfileError for an SSH configuration that cannot be
+        read.
+        """
+        if host.value.address is None:
+            raise UsageError(f"host {host.name} is this machine; it is not reached over SSH")
+        with self._guard:
+            self._config = self._config or user_config()
+        return self._config.route(host.value)
 
     def link(self, hop: Hop, host: str) -> Link:
         """The open connection to a server, opened now if there is none or it was cut.
@@ -128,7 +153,7 @@ class Connection:
         """Run a command to its end; an exit code that is not 0 is the caller's to judge.
 
         Raises HostUnreachable if the host is not reached or the link is cut meanwhile, and
-        DdtreeError if the command takes longer than `timeout_s` (it may then still run).
+        OutOfTime if the command takes longer than `timeout_s`.
         """
         command = shlex.join(argv)
         deadline = time.monotonic() + timeout_s
@@ -173,11 +198,8 @@ class Connection:
                 channel.shutdown_write()
                 closed_input = True
             if time.monotonic() > deadline:
-                raise DdtreeError(
-                    f"`{shlex.join(argv)}` did not end in time",
-                    where=f"host {self.name}",
-                    mend="it may still be running there",
-                )
+                so_far = Completed(argv, -1, _text(out), _text(err), began, first)
+                raise OutOfTime(so_far, self.name)
             if ended:
                 channel.status_event.wait(_TICK_S)
             else:
@@ -186,8 +208,7 @@ class Connection:
             raise link.cut(f"while `{argv[0]}` ran", running=True)
         if channel.exit_status < 0:
             raise DdtreeError(f"`{argv[0]}` was ended by a signal", where=f"host {self.name}")
-        said, complained = (bytes(part).decode(errors="replace") for part in (out, err))
-        return Completed(argv, channel.exit_status, said, complained, began, first)
+        return Completed(argv, channel.exit_status, _text(out), _text(err), began, first)
 
 
 class ThisMachine:
@@ -204,7 +225,15 @@ class ThisMachine:
             done = subprocess.run(
                 list(argv), input=stdin.encode(), capture_output=True, timeout=timeout_s
             )
-        except subprocess.TimeoutExpired as error:
-            raise DdtreeError(f"`{shlex.join(argv)}` did not end in time") from error
-        out, err = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
-        return Completed(tuple(argv), done.returncode, out, err, began, None)
+        except subprocess.TimeoutExpired as late:
+            so_far = Completed(
+                tuple(argv), -1, _text(late.stdout or b""), _text(late.stderr or b""), began, None
+            )
+            raise OutOfTime(so_far, self.name) from late
+        return Completed(
+            tuple(argv), done.returncode, _text(done.stdout), _text(done.stderr), began, None
+        )
+
+
+def _text(data: bytes | bytearray) -> str:
+    return bytes(data).decode(errors="replace")

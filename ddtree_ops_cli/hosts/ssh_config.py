@@ -44,7 +44,9 @@ class Hop:
     """The socket of the agent, if there is one."""
     host_key_alias: str | None
     known_hosts: tuple[Path, ...]
-    """Every file that may know the host's key; the first is the user's, where keys are added."""
+    """Every file that may know the host's key: the user's, then the system's."""
+    trust_file: Path | None
+    """The user's known_hosts, where keys are added."""
     hash_known_hosts: bool
     connect_timeout_s: float
     alive_interval_s: float
@@ -161,6 +163,7 @@ class SshConfig:
             agent=self._agent(options.get("identityagent")),
             host_key_alias=options.get("hostkeyalias"),
             known_hosts=(*known, *self._files(options, "globalknownhostsfile", system)),
+            trust_file=known[0] if known else None,
             hash_known_hosts=_yes(options.get("hashknownhosts")),
             connect_timeout_s=number("connecttimeout", 10),
             alive_interval_s=number("serveraliveinterval", 5) or 5.0,

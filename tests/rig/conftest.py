@@ -85,7 +85,7 @@ class Operator:
     def configure(self, text: str = "", *, fast: bool = True) -> None:
         """`fast` notices a cut link after a second."""
         quick = "Host *\nServerAliveInterval 0.3\nServerAliveCountMax 3\nConnectTimeout 3\n"
-        last = f"\nHost *\nIdentityFile {self.key}\nUser ops\n"
+        last = f"\nHost *\nIdentityFile {self.key}\nUser ops\nHashKnownHosts no\n"
         (self.home / ".ssh/config").write_text(text + "\n" + (quick if fast else "") + last)
 
     def knows(self, *entries: tuple[str, RigHost]) -> None:
