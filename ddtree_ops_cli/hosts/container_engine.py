@@ -26,7 +26,21 @@ class ContainerEngine:
 def parse(exit_code: int, text: str, *, hook: bool, cdi_spec: bool) -> ContainerEngine | Unknown:
     """`hook`: NVIDIA's hook is on the path; `cdi_spec`: a CDI file describes NVIDIA's GPUs."""
     info = _document(text)
-    said = " ".join(info.get("ServerErrors") or ()) or " ".join(text.split())
+    if exit_code != 0 or not info.get("ServerVersion"):
+        return _failure(exit_code, " ".join(info.get("ServerErrors") or [text]))
+    options = info.get("SecurityOptions") or []
+    return ContainerEngine(
+        version=str(info["ServerVersion"]),
+        root=str(info.get("DockerRootDir", "")),
+        rootless=any("rootless" in option for option in options),
+        storage_driver=str(info.get("Driver", "")),
+        gpu_access=_access(info, hook=hook, cdi_spec=cdi_spec),
+    )
+
+
+def _failure(exit_code: int, said: str) -> Unknown:
+    """`docker info` ends with 0 even where it reached no daemon: its words tell."""
+    said = " ".join(said.split())
     if exit_code == 127:
         return Unknown("Docker is not installed", "install Docker Engine on the host")
     if exit_code in (124, 137):
@@ -37,18 +51,9 @@ def parse(exit_code: int, text: str, *, hook: bool, cdi_spec: bool) -> Container
             "on the host: `sudo usermod -aG docker USER`, then log in anew; the group is as "
             "powerful as root",
         )
-    if "cannot connect to the docker daemon" in said.lower() or "is the docker daemon" in said:
+    if "cannot connect to the docker daemon" in said.lower():
         return Unknown("Docker is not running", "on the host: `sudo systemctl start docker`")
-    if exit_code != 0 or not info.get("ServerVersion"):
-        return Unknown(f"`docker info` failed with exit code {exit_code}: {said[:300]}", None)
-    options = info.get("SecurityOptions") or []
-    return ContainerEngine(
-        version=str(info["ServerVersion"]),
-        root=str(info.get("DockerRootDir", "")),
-        rootless=any("rootless" in option for option in options),
-        storage_driver=str(info.get("Driver", "")),
-        gpu_access=_access(info, hook=hook, cdi_spec=cdi_spec),
-    )
+    return Unknown(f"`docker info` failed (exit code {exit_code}): {said[:300]}", None)
 
 
 def _access(info: dict[str, Any], *, hook: bool, cdi_spec: bool) -> tuple[Access, ...]:

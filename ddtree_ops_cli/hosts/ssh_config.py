@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _MAX_HOPS = 8
 _MAX_INCLUDES = 16
+_MATCH_ALONE = frozenset({"all", "canonical", "final"})
+_MATCH_WITH_VALUE = frozenset({"exec", "host", "originalhost", "user", "localuser"})
 _JUMP = re.compile(
     r"(?:ssh://)?(?:(?P<user>[^@\s]+)@)?(?P<host>\[[^]]+\]|[^:\s]+)(?::(?P<port>\d+))?"
 )
@@ -218,10 +221,12 @@ def _expanded(file: Path, folder: Path, home: Path, depth: int = 0) -> str:
     if depth > _MAX_INCLUDES:
         raise ProfileError("includes itself", where=str(file))
     found, section = [], "Host *"
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         keyword, _, rest = line.strip().replace("=", " ", 1).partition(" ")
         if keyword.lower() in ("host", "match"):
             section = line
+        if keyword.lower() == "match":
+            _check_match(rest, f"{file}:{number}")
         if keyword.lower() != "include":
             found.append(line)
             continue
@@ -231,6 +236,22 @@ def _expanded(file: Path, folder: Path, home: Path, depth: int = 0) -> str:
             for included in sorted(Path(root.anchor).glob(str(root.relative_to(root.anchor)))):
                 found += [_expanded(included, folder, home, depth + 1), section]
     return "\n".join(found)
+
+
+def _check_match(rest: str, where: str) -> None:
+    """paramiko takes a criterion that it does not know as fulfilled."""
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise ProfileError(f"Match cannot be read: {error}", where=where) from error
+    while words:
+        criterion = words.pop(0).removeprefix("!").lower()
+        if criterion in _MATCH_WITH_VALUE:
+            words[:1] = []
+        elif criterion not in _MATCH_ALONE:
+            raise ProfileError(
+                f"Match {criterion} is not supported", where=where, mend="say it with Host"
+            )
 
 
 def user_config() -> SshConfig:
