@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from .ssh_config import Hop
 
 if TYPE_CHECKING:
     import paramiko
+
+_AGENT_TIMEOUT_S = 5.0
+_SIGNATURE_TIMEOUT_S = 60.0
 
 
 def log_in(transport: paramiko.Transport, hop: Hop, *, where: str) -> None:
@@ -25,21 +29,22 @@ def log_in(transport: paramiko.Transport, hop: Hop, *, where: str) -> None:
 
     tried: list[str] = []
     accepted: list[str] = []
-    for name, key in _keys(hop, tried):
-        tried.append(name)
-        try:
-            missing = transport.auth_publickey(hop.user, key)
-        except paramiko.BadAuthenticationType as refused:
-            accepted = list(refused.allowed_types)
+    with _agent(hop.agent) as held:
+        for name, key in _keys(hop, held, tried):
+            tried.append(name)
+            try:
+                missing = transport.auth_publickey(hop.user, key)
+            except paramiko.BadAuthenticationType as refused:
+                accepted = list(refused.allowed_types)
+                break
+            except paramiko.AuthenticationException:
+                if not transport.is_active():
+                    raise
+                continue
+            if transport.is_authenticated():
+                return
+            accepted = list(missing)
             break
-        except paramiko.AuthenticationException:
-            if not transport.is_active():
-                raise
-            continue
-        if transport.is_authenticated():
-            return
-        accepted = list(missing)
-        break
     ways = f"; the server wants {', '.join(accepted)}" if accepted else ""
     raise HostUnreachable(
         f"{hop.title} took none of the keys ({', '.join(tried) or 'there is no key'}){ways}",
@@ -49,15 +54,14 @@ def log_in(transport: paramiko.Transport, hop: Hop, *, where: str) -> None:
     )
 
 
-def _keys(hop: Hop, skipped: list[str]) -> Iterator[tuple[str, Any]]:
+def _keys(hop: Hop, held: Mapping[bytes, Any], skipped: list[str]) -> Iterator[tuple[str, Any]]:
     """The agent's keys that a file names, then its others, then the files that it has not.
 
     A file that cannot be used is named in `skipped` with the reason.
     """
     files = {path: _public_blob(path) for path in hop.identity_files}
-    held = _agent_keys(hop.agent) if hop.agent else {}
     for blob in files.values():
-        if blob in held:
+        if blob is not None and blob in held:
             yield f"agent: {_comment(held[blob])}", held[blob]
     if not hop.identities_only:
         for blob, key in held.items():
@@ -100,21 +104,27 @@ def _public_blob(path: Path) -> bytes | None:
     return None
 
 
-def _agent_keys(path: Path) -> dict[bytes, Any]:
-    """By public blob; an agent that does not answer has none."""
+@contextmanager
+def _agent(path: Path | None) -> Iterator[dict[bytes, Any]]:
+    """The agent's keys by public blob, while it is connected to; none if it does not answer."""
     import paramiko
     from paramiko.agent import AgentSSH
 
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(5)
-    agent = AgentSSH()
-    try:
-        connection.connect(str(path))
-        agent._connect(connection)
-        return {key.asbytes(): key for key in agent.get_keys()}
-    except (OSError, paramiko.SSHException):
-        connection.close()
-        return {}
+    if path is None:
+        yield {}
+        return
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_AGENT_TIMEOUT_S)
+        agent = AgentSSH()
+        try:
+            connection.connect(str(path))
+            agent._connect(connection)
+            held = {key.asbytes(): key for key in agent.get_keys()}
+        except (OSError, paramiko.SSHException):
+            held = {}
+        # It may ask the user now, for a touch or a confirmation.
+        connection.settimeout(_SIGNATURE_TIMEOUT_S)
+        yield held
 
 
 def _comment(key: Any) -> str:
