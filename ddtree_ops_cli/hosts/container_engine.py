@@ -27,7 +27,7 @@ def parse(exit_code: int, text: str, *, hook: bool, cdi_spec: bool) -> Container
     """`hook`: NVIDIA's hook is on the path; `cdi_spec`: a CDI file describes NVIDIA's GPUs."""
     info = _document(text)
     if exit_code != 0 or not info.get("ServerVersion"):
-        return _failure(exit_code, " ".join(info.get("ServerErrors") or [text]))
+        return failure(exit_code, " ".join(info.get("ServerErrors") or [text]))
     options = info.get("SecurityOptions") or []
     return ContainerEngine(
         version=str(info["ServerVersion"]),
@@ -38,7 +38,7 @@ def parse(exit_code: int, text: str, *, hook: bool, cdi_spec: bool) -> Container
     )
 
 
-def _failure(exit_code: int, said: str) -> Unknown:
+def failure(exit_code: int, said: str) -> Unknown:
     """`docker info` ends with 0 even where it reached no daemon: its words tell."""
     said = " ".join(said.split())
     if exit_code == 127:

@@ -84,8 +84,9 @@ def read_facts(shell: Shell, sections: tuple[str, ...] = probe.ALL) -> HostFacts
         done = error.completed
     answers = probe.answers(done.out)
     if not answers:
+        said = probe.printable(done.err or done.out)
         raise DdtreeError(
-            f"its shell does not run a script: {(done.err or done.out).strip()[:200]}",
+            f"its shell does not run a script: {' '.join(said.split())[:200]}",
             where=f"host {shell.name}",
             mend="the login needs an ordinary shell, not a forced command",
         )
@@ -136,7 +137,7 @@ def interpret(
         if name not in sections:
             return _NOT_READ
         if name not in answers:
-            return gpus.failure(124, "") if name == "gpus" else Unknown("did not end in time", None)
+            return _missing(name, answers, sections)
         answer = answers[name]
         try:
             return parse(answer)
@@ -154,6 +155,18 @@ def interpret(
         engine=fact("engine", engine),
         gpus=fact("gpus", cards),
     )
+
+
+def _missing(name: str, answers: Mapping[str, Answer], sections: tuple[str, ...]) -> Unknown:
+    """The script was given up: its first section without an answer is what hung."""
+    stuck = next(section for section in probe.ALL if section in sections and section not in answers)
+    if name != stuck:
+        return Unknown(f"was not read, because {stuck} before it hung", None)
+    if name == "gpus":
+        return gpus.failure(124, "")
+    if name == "engine":
+        return container_engine.failure(124, "")
+    return Unknown("did not end in time", "see how busy the host is")
 
 
 def _system(uname: str, release: str) -> System:

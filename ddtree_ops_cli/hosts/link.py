@@ -20,6 +20,7 @@ from ..errors import HostUnreachable
 from . import host_keys
 from .host_keys import HostKey
 from .identity import log_in
+from .probe import printable
 from .ssh_config import Hop
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Way:
             return ""
         self._complaints.seek(0)
         lines = self._complaints.read()[-4000:].decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return next((printable(line).strip() for line in reversed(lines) if line.strip()), "")
 
     def _tcp(self) -> Any:
         hop = self.hop

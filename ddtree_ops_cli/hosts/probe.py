@@ -72,5 +72,10 @@ def answers(output: str) -> Mapping[str, Answer]:
         head, _, text = record.partition("\n")
         name, _, code = head.partition(" ")
         if code.isdigit():
-            found[name] = Answer(int(code), text.strip("\n"))
+            found[name] = Answer(int(code), printable(text).strip("\n"))
     return found
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey: a host's words are shown to people."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

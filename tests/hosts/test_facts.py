@@ -78,6 +78,24 @@ def test_an_answer_that_breaks_off_keeps_what_came() -> None:
         assert list(cut.unknown) == list(document("x", cut)["unknown"])
 
 
+def test_what_hung_is_named_and_what_was_not_reached_says_so() -> None:
+    whole = recorded("healthy")
+    cut = facts(whole[: whole.index("\x1eengine ")])
+    assert {name: reason.what for name, reason in cut.unknown.items()} == {
+        "engine": "Docker does not answer",
+        "disks": "was not read, because engine before it hung",
+        "gpus": "was not read, because engine before it hung",
+    }
+    cut = facts(whole[: whole.index("\x1egpus ")])
+    assert cut.unknown["gpus"].what == "nvidia-smi hangs (exit code 124)"
+
+
+def test_a_hosts_words_cannot_steer_the_terminal() -> None:
+    found = facts("\x1egpus 9\n\x1b[2Jred\x07\n")
+    assert isinstance(found.gpus, Unknown)
+    assert found.gpus.what.endswith("(exit code 9: \ufffd[2Jred\ufffd)")
+
+
 def test_every_fact_survives_an_answer_that_makes_no_sense() -> None:
     for text in ("", "x", "1 2 3", "\ufffd\n\n:", "-"):
         answers = {name: probe.Answer(0, text) for name in probe.answers(recorded("healthy"))}

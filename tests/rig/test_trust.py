@@ -136,6 +136,18 @@ def test_a_changed_key_is_never_added(box: Box, operator: Operator) -> None:
     box.host.restart_sshd()
 
 
+def test_one_key_that_is_known_does_not_excuse_another_that_changed(
+    box: Box, operator: Operator
+) -> None:
+    other = box.host.host_key()[:-4] + "AAAA"
+    text = f"{box.address} {box.host.host_key('rsa')}\n{box.address} {other}\n"
+    operator.known_hosts.write_text(text)
+    done = operator.ddtree("hosts", "trust", "gpu1", "--fingerprint", fingerprint(box.host))
+    assert done.returncode == 4
+    assert f"changed: {operator.known_hosts}:2 " in done.stderr
+    assert operator.known_hosts.read_text() == text
+
+
 def test_jump_hosts_are_made_known_on_the_way(
     behind: tuple[RigHost, RigHost, RigHost], operator: Operator
 ) -> None:
