@@ -3,13 +3,24 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-rig lint format bench clean
+.PHONY: demo test test-sglang test-rig lint format bench clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
 	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
 
 test: $(VENV)/.installed-dev      ## all tests that need neither root, Docker nor a GPU
 	$(BIN)/pytest $(ARGS)
+
+# An environment of its own: SGLang pins what the project does not. CPU only, and no root.
+SGLANG_VENV := .venv-sglang
+SGLANG_BIN  := $(SGLANG_VENV)/bin
+SGLANG      := $(SGLANG_VENV)/engine
+
+test-sglang: $(SGLANG)/.assembled ## real SGLang with the patches, on the CPU, kernels interpreted
+	DDTREE_SGLANG=$(SGLANG) PYTHONPATH=tests/sglang_cpu/shims:$(SGLANG) \
+	TRITON_INTERPRET=1 SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 \
+	$(SGLANG_BIN)/python -m pytest -o filterwarnings=default -p no:warnings \
+	  tests/sglang_cpu $(ARGS)
 
 RIG ?= /var/tmp/ddtree-rig
 test-rig: $(VENV)/.installed-dev  ## real sshd hosts in namespaces, as root; needs mmdebstrap
@@ -28,7 +39,7 @@ bench: $(VENV)/.installed-dev     ## measures; asserts nothing
 	$(BIN)/python tools/bench_toolkit.py
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG_VENV) dist build .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -38,4 +49,15 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --group dev
+	touch $@
+
+$(SGLANG)/.assembled: $(SGLANG_VENV)/.installed tests/sglang_cpu/engine.py \
+    tests/sglang_cpu/interpreter.patch $(wildcard patches/*/*)
+	$(SGLANG_BIN)/python tests/sglang_cpu/engine.py $(SGLANG_VENV)/wheel/sglang-*.whl $(SGLANG)
+	touch $@
+
+$(SGLANG_VENV)/.installed: tests/sglang_cpu/requirements.txt
+	$(PYTHON) -m venv $(SGLANG_VENV)
+	$(SGLANG_BIN)/pip install --quiet --no-deps -r $<
+	$(SGLANG_BIN)/pip download --quiet --no-deps --dest $(SGLANG_VENV)/wheel sglang==0.5.17
 	touch $@

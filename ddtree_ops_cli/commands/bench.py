@@ -7,17 +7,18 @@ from typing import Annotated, Literal
 import typer
 
 from ..settings import Settings
+from .options import DryRun, Gpu, Host, Service
 
 
 def bench(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
+    host: Host,
     compare: Annotated[
         Literal["linear", "plain"],
         typer.Option(help="What the tree is measured against: linear DFlash, or no drafts at all."),
     ] = "linear",
-    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
-    gpu: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only on this GPU.")] = None,
+    service: Service = None,
+    gpu: Gpu = None,
     suite: Annotated[
         str,
         typer.Option(metavar="NAME", help="story, held-out, or a file of JSON lines with prompts."),
@@ -46,9 +47,7 @@ def bench(
             "[default: a new file in the state directory]",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the schedule and measure nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Measure whether the tree pays.
 

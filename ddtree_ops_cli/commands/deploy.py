@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
+from .options import AsJson, DryRun, Host
 
 
 def deploy(
     ctx: typer.Context,
-    host: Annotated[
-        str, typer.Argument(metavar="HOST", help="A host profile; `lab` is this machine.")
-    ],
+    host: Host,
     service: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A service profile.  [default: the host's]"),
@@ -50,10 +49,8 @@ def deploy(
             "recurrent state apart. Without effect on an engine that is exact.",
         ),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the plan and change nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a service and prove that it generates.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..settings import Settings
+from .options import AsJson, Host
 
 if TYPE_CHECKING:
     from ..hosts.host_keys import HostKey
@@ -124,8 +125,8 @@ def add(
 @app.command()
 def facts(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="The host to read.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    host: Host,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is true on a host: GPUs, container engine, disks, memory, clock, ports."""
     from ..hosts.connection import Connections, ThisMachine
@@ -162,7 +163,7 @@ def trust(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show the keys and add none.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a host's keys and, once you agree, add them to your known_hosts."""
     import sys

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
+from .options import Host, Service
 
 
 def logs(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
-    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
+    host: Host,
+    service: Service = None,
     gpu: Annotated[
         int | None,
         typer.Option(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .options import AsJson, DryRun
+
 if TYPE_CHECKING:
     from ..patchset.apply import Outcome
 
@@ -24,14 +26,10 @@ _Patches = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="A folder of patch sets in place of the bundled one."),
 ]
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Say what would be done, and change nothing.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
-def status(target: _Target, patches: _Patches = None, as_json: _Json = False) -> None:
+def status(target: _Target, patches: _Patches = None, as_json: AsJson = False) -> None:
     """Show whether the set is applied; exit code 8 unless it wholly is, or is not at all."""
     from ..errors import PatchMismatch
     from ..output import machine, tables
@@ -63,7 +61,7 @@ def status(target: _Target, patches: _Patches = None, as_json: _Json = False) ->
 
 
 @app.command()
-def check(target: _Target, patches: _Patches = None, as_json: _Json = False) -> None:
+def check(target: _Target, patches: _Patches = None, as_json: AsJson = False) -> None:
     """Say whether `apply` would succeed, and change nothing."""
     from ..patchset.apply import apply as put
 
@@ -72,7 +70,7 @@ def check(target: _Target, patches: _Patches = None, as_json: _Json = False) -> 
 
 @app.command()
 def apply(
-    target: _Target, patches: _Patches = None, dry_run: _DryRun = False, as_json: _Json = False
+    target: _Target, patches: _Patches = None, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
     """Apply the set that is made for the target's version of SGLang: all of it, or nothing."""
     from ..patchset.apply import apply as put
@@ -84,7 +82,7 @@ def apply(
 
 @app.command()
 def revert(
-    target: _Target, patches: _Patches = None, dry_run: _DryRun = False, as_json: _Json = False
+    target: _Target, patches: _Patches = None, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
     """Restore SGLang to what it was before `apply`, byte for byte."""
     from ..patchset.apply import revert as back
@@ -95,7 +93,7 @@ def revert(
 
 
 @app.command()
-def diff(target: _Target, patches: _Patches = None, as_json: _Json = False) -> None:
+def diff(target: _Target, patches: _Patches = None, as_json: AsJson = False) -> None:
     """Print what the set changes; for a tree that others edited, what they changed."""
     from ..errors import PatchMismatch
     from ..output import machine

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
+from .options import AsJson
 
 app = typer.Typer(help="The profiles: which there are, what they say, whether they are valid.")
-
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
@@ -20,7 +19,7 @@ def list_profiles(
     kind: Annotated[
         str | None, typer.Argument(help="hosts, models or services.  [default: all]")
     ] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """List all profiles on the search path; the first of a kind and name is the one in use."""
     from ..output import machine, tables
@@ -68,7 +67,7 @@ def show(
             "--explain", help="Say what each value means and may be, in place of its origin."
         ),
     ] = False,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show every value of a profile, and the file and line that set it."""
     from ..errors import UsageError
@@ -106,7 +105,7 @@ def check(
     kind: Annotated[
         str | None, typer.Option(help="hosts, models or services, where no folder tells it.")
     ] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Validate profiles; a line for each problem, exit code 3 if there is one."""
     from ..errors import ProfileError

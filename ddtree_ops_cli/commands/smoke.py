@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
+from .options import AsJson, Gpu, Host, Service
 
 
 def smoke(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
-    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
-    gpu: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only on this GPU.")] = None,
+    host: Host,
+    service: Service = None,
+    gpu: Gpu = None,
     start_linear: Annotated[
         bool | None,
         typer.Option(
@@ -22,7 +23,7 @@ def smoke(
             "parity check and stop it after.  [default: the host's temporary_services]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Prove that a service is coherent.
 

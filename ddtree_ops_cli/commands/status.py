@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
+from .options import AsJson
 
 
 def status(
@@ -17,7 +18,7 @@ def status(
             metavar="HOST", help="Only this host.  [default: the lab and your own hosts]"
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what runs where, and how it is."""
     from functools import partial

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from ..settings import Settings
+from .options import AsJson, DryRun, Gpu, Host, Service
 
 
 def stop(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="A host profile.")],
-    service: Annotated[str | None, typer.Option(metavar="NAME", help="Only this service.")] = None,
-    gpu: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only on this GPU.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the plan and change nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    host: Host,
+    service: Service = None,
+    gpu: Gpu = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Stop a service with all its processes.
 

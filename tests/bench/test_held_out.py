@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from ddtree_ops_cli.bench.prompts import SUITES, load_suite
-
-pytest.importorskip("tools.train_lab_pair.questions", reason="the training program is not here")
-
 from tools.held_out_suite import lines
 from tools.train_lab_pair.questions import FAMILIES, draw
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+import ddtree_ops_cli.lab
+from ddtree_ops_cli.engine_api.answers import Chunk
 from ddtree_ops_cli.engine_api.client import EngineClient
 from ddtree_ops_cli.errors import DdtreeError
 from tests.canned import Reply, canned_server
 from tests.lab.random_pair import write_random_pair
 from tests.lab_server import lab_process
 
+WEIGHTS = Path(ddtree_ops_cli.lab.__file__).parent / "weights"
 RECORDED = Path(__file__).parent / "recorded_sglang_0.5.17"
 FILES = sorted(RECORDED.glob("*/*.json"))
 NAMES = [f"{file.parent.name}/{file.stem}" for file in FILES]
@@ -59,18 +62,22 @@ def recording(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], httpx.Client]]:
-    """A client of the lab server that runs as the recorded one did: `dflash` or `plain`."""
+    """A client of the lab server that runs as the recorded one: `dflash`, `plain`, `trained`."""
     directory = tmp_path_factory.mktemp("lab")
     target, drafter = write_random_pair(directory)
     flags = ["--context-length", "512", "--served-model-name", "lab-pair"]
     linear = ["--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", str(drafter)]
+    bundled = ["--served-model-name", "lab-pair", "--context-length", "2048", *linear[:3]]
+    bundled += [str(WEIGHTS / "drafter")]
     with (
         lab_process(target, *flags, *linear, log=directory / "dflash.log") as dflash,
         lab_process(target, *flags, log=directory / "plain.log") as plain,
+        lab_process(WEIGHTS / "target", *bundled, log=directory / "trained.log") as trained,
         httpx.Client(base_url=dflash.url, timeout=60, trust_env=False) as to_dflash,
         httpx.Client(base_url=plain.url, timeout=60, trust_env=False) as to_plain,
+        httpx.Client(base_url=trained.url, timeout=60, trust_env=False) as to_trained,
     ):
-        yield {"dflash": to_dflash, "plain": to_plain}.__getitem__
+        yield {"dflash": to_dflash, "plain": to_plain, "trained": to_trained}.__getitem__
 
 
 def ask(client: httpx.Client, request: dict[str, Any]) -> httpx.Response:
@@ -215,3 +222,50 @@ def test_the_figures_of_a_recorded_answer_are_read() -> None:
     assert answer.completion_tokens == 3
     assert answer.meta["spec_verify_ct"] == 2
     assert answer.finish_reason == "length"
+
+
+def pieces(chunks: Iterable[Chunk]) -> list[tuple[str, int | None, str | None]]:
+    return [(chunk.text, chunk.completion_tokens, chunk.finish_reason) for chunk in chunks]
+
+
+COUNTED = [
+    ("", None, None),
+    ("3", 1, None),
+    (" times 4 is 9", 7, None),
+    (".", 8, None),
+    ("", None, "stop"),
+    ("", 9, None),
+]
+"""What SGLang streamed of a chat: tokens so far by chunk, <|im_end|> without a text."""
+
+
+def test_a_recorded_chat_counts_its_tokens_chunk_by_chunk() -> None:
+    recorded = recording("trained/chat_stream_counted")
+    asked = recorded["request"]["body"]
+    with (
+        canned_server({"/v1/chat/completions": Reply(recorded["response"]["body"])}) as server,
+        EngineClient(server.base_url) as engine,
+    ):
+        chunks = list(engine.chat_stream(asked["messages"], model="lab-pair", max_tokens=16))
+
+    assert server.requests[0][2] == asked
+    assert pieces(chunks) == COUNTED
+    assert chunks[-1].prompt_tokens == 16
+
+
+def test_the_lab_streams_the_chunks_that_sglang_streamed(
+    lab: Callable[[str], httpx.Client],
+) -> None:
+    """The same pair in both: the same tokens, as many at each step."""
+    messages = recording("trained/chat_stream_counted")["request"]["body"]["messages"]
+    generate = recording("trained/generate_stream")
+    recorded = events(generate["response"]["body"])
+    with EngineClient(str(lab("trained").base_url)) as engine:
+        chunks = list(engine.chat_stream(messages, model="lab-pair", max_tokens=16))
+    served = events(ask(lab("trained"), generate["request"]).text)
+
+    assert pieces(chunks) == COUNTED
+    assert [event["output_ids"] for event in served] == [event["output_ids"] for event in recorded]
+    figures = ("spec_verify_ct", "spec_num_correct_drafts", "spec_correct_drafts_histogram")
+    for name in figures:
+        assert served[-1]["meta_info"][name] == recorded[-1]["meta_info"][name]

@@ -1,0 +1,54 @@
+"""What SGLang and transformers need to import and run on a CPU-only torch. Computes nothing.
+
+Python imports `sitecustomize` by itself from PYTHONPATH, in SGLang's subprocesses too.
+"""
+
+import contextlib
+import os
+import sys
+from importlib.abc import MetaPathFinder
+
+_KEPT = []
+
+
+def _before_torchvision():
+    # Its binary is built for CUDA and does not load here; without it two operators lack a schema.
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    for operator in ("nms", "qnms"):
+        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _KEPT.append(library)
+
+
+def _before_sglang():
+    import torch
+
+    on_device = torch.Tensor.record_stream
+
+    def record_stream(tensor, stream):
+        if tensor.device.type != "cpu":
+            on_device(tensor, stream)
+
+    torch.Tensor.record_stream = record_stream
+    torch.cpu.device = lambda *_args, **_kwargs: contextlib.nullcontext()
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        from triton.runtime.autotuner import Autotuner
+
+        # Nothing to time with: every configuration computes the same, so any will do.
+        Autotuner._bench = lambda _self, *_args, config, **_kwargs: [0.0, 0.0, 0.0]
+
+
+class _Before(MetaPathFinder):
+    """Runs a hook once, just before a package is first looked for."""
+
+    def __init__(self):
+        self.hooks = {"torchvision": _before_torchvision, "sglang": _before_sglang}
+
+    def find_spec(self, name, path=None, target=None):
+        hook = self.hooks.pop(name, None)
+        if hook is not None:
+            hook()
+
+
+sys.meta_path.insert(0, _Before())

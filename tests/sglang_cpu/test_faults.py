@@ -1,0 +1,59 @@
+"""Each planted fault must be seen in the tokens of a server, or the other tests prove nothing.
+
+Faults of recurrent layers on the hybrid pair, faults of attention on the dense one.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.sglang_cpu.engine import FAULTS, plant
+from tests.sglang_cpu.reference import Prompts, dense_prompts, greedy, lively_prompts
+from tests.sglang_cpu.server import Server, serving
+from tests.sglang_cpu.test_server import NO_OVERLAP, NO_RADIX, tree
+
+ON_HYBRID = ("state-of-the-neighbour", "conv-of-the-neighbour", "commit-one-off")
+ON_DENSE = ("mask-of-a-chain", "cache-left-behind")
+
+
+def faulty_server(
+    fault: str, engine: Path, pair: tuple[Path, Path], budget: int, folder: Path
+) -> AbstractContextManager[Server]:
+    faulty = plant(fault, engine, folder / "engine")
+    flags = (*tree(budget), NO_OVERLAP, NO_RADIX)
+    return serving(faulty, *pair, *flags, log=folder / "server.log")
+
+
+def answers_of(server: AbstractContextManager[Server], prompts: Prompts, tokens: int) -> Prompts:
+    with server as running:
+        answers = running.generate_together(prompts, tokens)
+    return [answer["output_ids"] for answer in answers]
+
+
+@pytest.mark.parametrize("fault", ON_HYBRID)
+def test_a_fault_of_the_recurrent_layers_changes_the_tokens(
+    fault: str, engine: Path, hybrid: tuple[Path, Path], tmp_path: Path
+) -> None:
+    tokens = 12
+    prompts = lively_prompts(*hybrid, tokens, budget=8)[:1]
+    faulty = faulty_server(fault, engine, hybrid, 8, tmp_path)
+    answers = answers_of(faulty, prompts, tokens)
+    assert answers != greedy(hybrid[0], prompts, tokens)
+
+
+@pytest.mark.parametrize("fault", ON_DENSE)
+def test_a_fault_of_attention_changes_the_tokens(
+    fault: str, engine: Path, dense: tuple[Path, Path], tmp_path: Path
+) -> None:
+    tokens = 16
+    prompts = dense_prompts()
+    faulty = faulty_server(fault, engine, dense, 16, tmp_path)
+    answers = answers_of(faulty, prompts, tokens)
+    assert answers != greedy(dense[0], prompts, tokens)
+
+
+def test_every_fault_is_planted() -> None:
+    assert {*ON_HYBRID, *ON_DENSE} == {patch.stem for patch in FAULTS.glob("*.patch")}
