@@ -22,18 +22,22 @@ _HERE = Path(__file__).parent
 _CLONE_NEWNET = 0x40000000
 _PACKAGES = (
     "ca-certificates,docker.io,docker-cli,docker-buildx,iptables,iproute2,openssh-server,"
-    "netcat-openbsd,busybox-static,tini,sudo,procps,python3-minimal"
+    "busybox-static,tini,sudo,procps,python3-minimal"
 )
 TOOLS = ("mmdebstrap", "ip", "nsenter", "unshare", "ssh-keygen")
 
 
 def build_base(directory: Path) -> Path:
-    """The tree that all hosts share: some 500 MB of Debian, from this machine's own mirror."""
+    """The tree that all hosts share: some 500 MB of Debian, which takes minutes, once.
+
+    From $DDTREE_RIG_MIRROR, or this machine's own mirror if it is a Debian.
+    """
     base = directory / "base"
     if not base.exists():
         shown = ["apt-get", "indextargets", "--format", "$(SITE)", "Identifier: Packages"]
         sites = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.split()
         site = next(site for site in sites if "security" not in site)
+        site = os.environ.get("DDTREE_RIG_MIRROR", site)
         half = directory / f"base.{os.getpid()}"
         stale = ["--aptopt=Acquire::Check-Valid-Until false"]
         build = ["mmdebstrap", "-q", "--variant=apt", *stale, f"--include={_PACKAGES}", "trixie"]
