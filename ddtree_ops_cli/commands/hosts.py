@@ -182,13 +182,15 @@ def trust(
     if bad := [word for word in wanted if not word.startswith("SHA256:")]:
         raise UsageError(f"'{bad[0]}' is no fingerprint", mend="it begins with SHA256:")
 
-    def approve(server: Hop, keys: Sequence[HostKey]) -> Sequence[HostKey]:
+    def approve(
+        server: Hop, known: Sequence[HostKey], keys: Sequence[HostKey]
+    ) -> Sequence[HostKey]:
         note(f"{server.title} ({server.known_as}) shows:")
         for key in keys:
             note(f"  {key.fingerprint} ({key.word})")
         if wanted:
             chosen = [key for key in keys if key.fingerprint in wanted]
-            if not chosen:
+            if not chosen and not any(key.fingerprint in wanted for key in known):
                 raise HostUnreachable(
                     f"{server.title} shows no key with a fingerprint that you gave",
                     where=f"host {host}",
@@ -198,6 +200,8 @@ def trust(
         if dry_run:
             return keys
         if not sys.stdin.isatty():
+            if known:
+                return ()
             raise UsageError(
                 "there is no terminal to ask on",
                 where=f"host {host}",

@@ -193,7 +193,10 @@ class Connection:
             if (ended and channel.exit_status_ready()) or not link.alive:
                 break
             if data and channel.send_ready():
-                data = data[channel.send(bytes(data[: 1 << 15])) :]
+                try:
+                    data = data[channel.send(bytes(data[: 1 << 15])) :]
+                except OSError:  # it ended without reading all of it
+                    data = data[len(data) :]
             if not data and not closed_input:
                 channel.shutdown_write()
                 closed_input = True
@@ -203,7 +206,8 @@ class Connection:
             if ended:
                 channel.status_event.wait(_TICK_S)
             else:
-                select.select([channel], [], [], 0.0 if data else _TICK_S)
+                full = data and not channel.send_ready()
+                select.select([channel], [], [], 0.01 if full else 0.0 if data else _TICK_S)
         if not channel.exit_status_ready() or (channel.exit_status < 0 and not link.alive):
             raise link.cut(f"while `{argv[0]}` ran", running=True)
         if channel.exit_status < 0:

@@ -21,8 +21,8 @@ _KINDS = (
     "ssh-rsa",
 )
 
-Approve = Callable[[Hop, Sequence[HostKey]], Sequence[HostKey]]
-"""Which of a server's new keys to trust; raises to trust none and stop."""
+Approve = Callable[[Hop, Sequence[HostKey], Sequence[HostKey]], Sequence[HostKey]]
+"""(server, known keys, new keys) -> which new ones to trust; raises to trust none and stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _trust(hop: Hop, via: Link | None, approve: Approve, *, host: str, dry_run: 
     if contradicted and not known:
         verdict, key = contradicted[0]
         raise host_keys.refusal(verdict, hop.known_as, key, host=host, title=hop.title)
-    added = tuple(approve(hop, new)) if new else ()
+    added = tuple(approve(hop, known, new)) if new else ()
     if added and not dry_run:
         host_keys.append(hop.trust_file, hop.known_as, added, hashed=hop.hash_known_hosts)
     return Trusted(hop.title, hop.known_as, hop.trust_file, tuple(known), added)

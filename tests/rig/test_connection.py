@@ -75,6 +75,15 @@ def test_much_output_on_both_streams_and_much_input(gpu1: Box, operator: Operato
     assert done.err == text
 
 
+def test_a_command_may_end_without_reading_its_input(gpu1: Box, operator: Operator) -> None:
+    host = operator.profile("gpu1", gpu1.address)
+    operator.knows((gpu1.address, gpu1.host))
+    with operator.connections() as connections:
+        way = connections.to(host)
+        assert way.run(["sh", "-c", "exit 3"], stdin="x" * 5_000_000).exit_code == 3
+        assert way.run(["head", "-c", "2"], stdin="x" * 5_000_000).out == "xx"
+
+
 def test_a_command_that_takes_too_long_is_given_up(gpu1: Box, operator: Operator) -> None:
     host = operator.profile("gpu1", gpu1.address)
     operator.knows((gpu1.address, gpu1.host))

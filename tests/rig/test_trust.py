@@ -88,6 +88,18 @@ def test_the_right_fingerprint_adds_that_key_alone(box: Box, operator: Operator)
     )
 
 
+def test_trusting_again_changes_nothing(box: Box, operator: Operator) -> None:
+    """The RSA key is still new, but nobody asked for it."""
+    words = ("hosts", "trust", "gpu1", "--fingerprint", fingerprint(box.host))
+    assert operator.ddtree(*words).returncode == 0
+    before = operator.known_hosts.read_text()
+    assert operator.ddtree(*words).returncode == 0
+    again = operator.ddtree("hosts", "trust", "gpu1")
+    assert again.returncode == 0
+    assert "is known already (ED25519)" in again.stderr
+    assert operator.known_hosts.read_text() == before
+
+
 def test_a_wrong_fingerprint_adds_nothing(box: Box, operator: Operator) -> None:
     done = operator.ddtree("hosts", "trust", "gpu1", "--fingerprint", "SHA256:nope")
     assert done.returncode == 4
