@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-sglang lint format bench clean
+.PHONY: demo test test-sglang test-rig lint format bench clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
 	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
@@ -21,6 +21,11 @@ test-sglang: $(SGLANG)/.assembled ## real SGLang with the patches, on the CPU, k
 	TRITON_INTERPRET=1 SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 \
 	$(SGLANG_BIN)/python -m pytest -o filterwarnings=default -p no:warnings \
 	  tests/sglang_cpu $(ARGS)
+
+# The first run builds the hosts' Debian here, which takes minutes.
+RIG ?= /var/tmp/ddtree-rig
+test-rig: $(VENV)/.installed-dev  ## real sshd hosts in namespaces, as root; needs mmdebstrap
+	DDTREE_RIG=$(RIG) $(BIN)/pytest tests/rig $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -25,7 +25,8 @@ EXIT_CODES = {
 }
 COMMANDS = [
     *("deploy", "status", "smoke", "bench", "logs", "stop", "version"),
-    *("hosts list", "hosts add", "profile list", "profile show", "profile check"),
+    *("hosts list", "hosts add", "hosts facts", "hosts trust"),
+    *("profile list", "profile show", "profile check"),
 ]
 HEAVY = ["numpy", "pydantic", "yaml", "httpx", "starlette", "fabric", "paramiko", "docker"]
 

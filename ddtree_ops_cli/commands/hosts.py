@@ -1,14 +1,20 @@
-"""`ddtree hosts list|add`."""
+"""`ddtree hosts list|add|facts|trust`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..settings import Settings
+from .options import AsJson, Host
 
-app = typer.Typer(help="The hosts: which are known, and how to add one.")
+if TYPE_CHECKING:
+    from ..hosts.host_keys import HostKey
+    from ..hosts.ssh_config import Hop
+
+app = typer.Typer(help="The hosts: which are known, how to add one, and what is true on one now.")
 
 
 @app.command("list")
@@ -114,3 +120,110 @@ def add(
     used = next((e.file for e in library.list("hosts") if e.name == name), host.file)
     if not dry_run and used.resolve() != host.file.resolve():
         warn(f"{shown(used)} comes first on the search path and hides the new file")
+
+
+@app.command()
+def facts(
+    ctx: typer.Context,
+    host: Host,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is true on a host: GPUs, container engine, disks, memory, clock, ports."""
+    from ..hosts.connection import Connections, ThisMachine
+    from ..hosts.facts import read_facts
+    from ..hosts.report import document, show
+    from ..output import machine
+    from ..profiles.locate import Library
+
+    settings: Settings = ctx.obj
+    loaded = Library.default(settings.profiles).host(host)
+    with Connections() as connections:
+        local = loaded.value.runtime == "process"
+        found = read_facts(ThisMachine(host) if local else connections.to(loaded))
+    if as_json:
+        machine.write(document(host, found))
+    else:
+        show(found)
+
+
+@app.command()
+def trust(
+    ctx: typer.Context,
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="The host, with the jump hosts on the way to it.")
+    ],
+    fingerprint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SHA256:...",
+            help="Trust the key with this fingerprint, without asking. Repeat it for jump hosts "
+            "or for more types of key.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Show the keys and add none.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a host's keys and, once you agree, add them to your known_hosts."""
+    import sys
+
+    from ..errors import DdtreeError, HostUnreachable, UsageError
+    from ..hosts.connection import Connections
+    from ..hosts.report import trust_document
+    from ..hosts.trust import trust as make_known
+    from ..output import machine
+    from ..output.console import data, note
+    from ..profiles.locate import Library
+
+    settings: Settings = ctx.obj
+    loaded = Library.default(settings.profiles).host(host)
+    wanted = set(fingerprint or ())
+    if bad := [word for word in wanted if not word.startswith("SHA256:")]:
+        raise UsageError(f"'{bad[0]}' is no fingerprint", mend="it begins with SHA256:")
+
+    def approve(
+        server: Hop, known: Sequence[HostKey], keys: Sequence[HostKey]
+    ) -> Sequence[HostKey]:
+        note(f"{server.title} ({server.known_as}) shows:")
+        for key in keys:
+            note(f"  {key.fingerprint} ({key.word})")
+        if wanted:
+            chosen = [key for key in keys if key.fingerprint in wanted]
+            if not chosen and not any(key.fingerprint in wanted for key in known):
+                raise HostUnreachable(
+                    f"{server.title} shows no key with a fingerprint that you gave",
+                    where=f"host {host}",
+                    mend="nothing was added; somebody may be in between",
+                )
+            return chosen
+        if dry_run:
+            return keys
+        if not sys.stdin.isatty():
+            if known:
+                return ()
+            raise UsageError(
+                "there is no terminal to ask on",
+                where=f"host {host}",
+                mend="name the key that you expect with --fingerprint",
+            )
+        if not typer.confirm("Are these the host's own keys?", err=True):
+            raise DdtreeError("not trusted; nothing was added", where=f"host {host}")
+        return keys
+
+    with Connections() as connections:
+        done = make_known(
+            connections, connections.route(loaded), approve, host=host, dry_run=dry_run
+        )
+    if as_json:
+        machine.write(trust_document(host, done, written=not dry_run))
+        return
+    for server in done:
+        if not server.added:
+            note(
+                f"{server.server} is known already ({', '.join(key.word for key in server.known)})"
+            )
+        for key in server.added:
+            data().print(f"{server.known_as} {key.kind} {key.fingerprint}", soft_wrap=True)
+        if server.added:
+            note(f"{'would be ' if dry_run else ''}added to {server.file}")

@@ -21,7 +21,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show what runs where, and how it is."""
+    from functools import partial
+
     from ..errors import DdtreeError, SomeHostsFailed
+    from ..hosts.connection import Connections
     from ..hosts.fleet import each
     from ..output import machine
     from ..profiles.locate import Library
@@ -30,7 +33,9 @@ def status(
 
     settings: Settings = ctx.obj
     library = Library.default(settings.profiles)
-    found = each({host: library.host(host)} if host else library.targets(), survey)
+    targets = {host: library.host(host)} if host else library.targets()
+    with Connections() as connections:
+        found = each(targets, partial(survey, connections=connections))
     if as_json:
         machine.write(document(found))
     else:

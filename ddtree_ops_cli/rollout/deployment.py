@@ -7,7 +7,6 @@ import platform
 from dataclasses import dataclass, field
 
 from ..errors import UsageError
-from ..hosts.facts import gather
 from ..profiles.load import Loaded
 from ..profiles.locate import Library
 from ..profiles.schema import HostProfile
@@ -15,6 +14,7 @@ from ..services.labels import Labels
 from ..services.runtimes import Runtime
 from ..services.selection import place
 from ..services.spec import Overrides, decide
+from .facts import gather
 from .operations import Change, Start
 from .plan import Plan, plan, playbook_for
 from .playbook import load

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ProfileError
-from ..hosts.facts import Facts
 from ..services.spec import ServiceSpec
+from .facts import Facts
 from .operations import OPERATIONS, Change
 from .playbook import Playbook
 

@@ -10,6 +10,7 @@ from ..errors import DdtreeError
 from .runtimes import Instance, open_runtime
 
 if TYPE_CHECKING:
+    from ..hosts.connection import Connections
     from ..profiles.load import Loaded
     from ..profiles.schema import HostProfile
 
@@ -26,8 +27,22 @@ class Observed:
     """Server average, tokens per verify step; None without speculation or before the first."""
 
 
-def survey(host: Loaded[HostProfile]) -> list[Observed]:
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A host that answers, but whose services this version cannot see."""
+
+    detail: str
+
+
+def survey(host: Loaded[HostProfile], connections: Connections) -> list[Observed] | Reached:
     """Everything deployed on a host."""
+    if host.value.runtime == "docker":
+        from ..hosts.facts import read_facts
+        from ..hosts.probe import LIGHT
+        from ..hosts.report import summary
+
+        facts = read_facts(connections.to(host), LIGHT)
+        return Reached(f"{summary(facts)}; containers are not served yet")
     return [observe(instance) for instance in open_runtime(host).instances()]
 
 

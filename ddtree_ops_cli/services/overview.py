@@ -8,10 +8,10 @@ from typing import Any
 
 from ..errors import DdtreeError
 from ..output import tables
-from .observation import Observed
+from .observation import Observed, Reached
 from .runtimes import Instance
 
-Found = Mapping[str, list[Observed] | DdtreeError]
+Found = Mapping[str, list[Observed] | Reached | DdtreeError]
 
 _COLUMNS = ("host", "GPU", "service", "engine", "budget", "port", "health", "uptime", "accept")
 
@@ -21,24 +21,29 @@ def show(found: Found) -> None:
 
 
 def document(found: Found) -> dict[str, Any]:
-    """`{host: {"services": [...]} or {"error": text}}`; times in seconds."""
-    return {
-        name: {"error": str(result)}
-        if isinstance(result, DdtreeError)
-        else {
-            "services": [
-                {
-                    **summary(seen.instance),
-                    "health": seen.health,
-                    "detail": seen.detail,
-                    "uptime_s": round(seen.uptime_s, 1),
-                    "accept_length": seen.accept_length,
-                }
-                for seen in result
-            ]
+    """`{host: {"services": [...] or null, "detail"?} or {"error": text}}`; times in seconds.
+
+    `"services": null`: the host answers, what runs there is not known.
+    """
+    return {name: _host(result) for name, result in found.items()}
+
+
+def _host(result: list[Observed] | Reached | DdtreeError) -> dict[str, Any]:
+    if isinstance(result, DdtreeError):
+        return {"error": str(result)}
+    if isinstance(result, Reached):
+        return {"services": None, "detail": result.detail}
+    services = [
+        {
+            **summary(seen.instance),
+            "health": seen.health,
+            "detail": seen.detail,
+            "uptime_s": round(seen.uptime_s, 1),
+            "accept_length": seen.accept_length,
         }
-        for name, result in found.items()
-    }
+        for seen in result
+    ]
+    return {"services": services}
 
 
 def summary(instance: Instance) -> dict[str, Any]:
@@ -69,6 +74,8 @@ def _rows(found: Found) -> list[list[object]]:
     for name, result in found.items():
         if isinstance(result, DdtreeError):
             rows.append([name, *[None] * 5, f"unreachable: {result.what}", None, None])
+        elif isinstance(result, Reached):
+            rows.append([name, *[None] * 5, f"reachable: {result.detail}", None, None])
         elif not result:
             rows.append([name, *[None] * 5, "stopped: nothing is deployed", None, None])
         else:

@@ -109,3 +109,53 @@ def test_an_invalid_host_does_not_hide_the_others(own: Path) -> None:
     rows = [line.split()[:4] for line in result.stdout.splitlines()]
     assert ["broken", "-", "invalid", "-"] in rows
     assert "broken.yaml:2:10: runtime is the text 'dokcer'; did you mean docker" in result.stderr
+
+
+def test_facts_of_the_lab_are_this_machines() -> None:
+    result = ddtree("hosts", "facts", "lab", "--json")
+
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["facts"]["system"]["kernel"].startswith("Linux ")
+    assert set(found["unknown"]) <= {"engine", "gpus"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("facts", "nowhere"), "no host 'nowhere'"),
+        (("facts", "ct200"), "host 'ct200' is a template without an address"),
+        (("trust", "lab"), "host lab is this machine"),
+        (("trust", "lab", "--fingerprint", "MD5:00"), "'MD5:00' is no fingerprint"),
+    ],
+)
+def test_what_facts_and_trust_cannot_do_is_one_line_and_exit_code_2(
+    words: tuple[str, ...], says: str
+) -> None:
+    result = ddtree("hosts", *words)
+
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["facts", "trust"])
+def test_a_host_that_refuses_is_one_line_and_exit_code_4(command: str) -> None:
+    ddtree("hosts", "add", "box", "--address", "127.0.0.1", "--port", "1")
+
+    result = ddtree("hosts", command, "box")
+
+    assert result.exit_code == 4
+    assert result.stderr.startswith("error: host box: 127.0.0.1 refuses connections to port 1;")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_ssh_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    ddtree("hosts", "add", "box", "--address", "127.0.0.1")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("Host *\n\nMatch moon full\n")
+
+    result = ddtree("hosts", "facts", "box")
+
+    assert result.exit_code == 3
+    assert f"{tmp_path}/.ssh/config:3: Match moon is not supported" in result.stderr

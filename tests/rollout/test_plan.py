@@ -9,8 +9,8 @@ import pytest
 
 from ddtree_ops_cli.bundled import bundled
 from ddtree_ops_cli.errors import ProfileError
-from ddtree_ops_cli.hosts.facts import Facts
 from ddtree_ops_cli.profiles.locate import Library
+from ddtree_ops_cli.rollout.facts import Facts
 from ddtree_ops_cli.rollout.operations import OPERATIONS, Change, Start
 from ddtree_ops_cli.rollout.plan import plan, playbook_for
 from ddtree_ops_cli.rollout.playbook import load, read

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ddtree_ops_cli.errors import HostUnreachable
-from ddtree_ops_cli.services.observation import Observed
+from ddtree_ops_cli.services.observation import Observed, Reached
 from ddtree_ops_cli.services.overview import document, show
 from ddtree_ops_cli.services.runtimes import Instance
 from tests.services.test_labels import LABELS
@@ -52,3 +52,12 @@ def test_the_document_has_the_same_with_units_in_its_names() -> None:
     assert service["accept_length"] == 4.256
     assert service["spec_hash"] == LABELS.spec_hash
     assert service["port"] == LABELS.port
+
+
+def test_a_host_that_is_only_reached_is_not_said_to_be_idle(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = {"ct200": Reached("Docker 28.5.1; containers are not served yet")}
+    show(found)
+    assert "reachable: Docker 28.5.1; containers are not served yet" in capsys.readouterr().out
+    assert document(found)["ct200"]["services"] is None

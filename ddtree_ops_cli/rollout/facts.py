@@ -1,0 +1,33 @@
+"""What is true of the GPU that a deploy is for. Read before a decision, never after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..services.runtimes import Instance, Runtime
+from ..services.spec import ServiceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    occupant: Instance | None
+    """The service on the GPU that the spec is for."""
+    occupant_healthy: bool
+    port_holder: str | None
+    """Who listens on the spec's port, if it is not the occupant."""
+
+
+def gather(runtime: Runtime, spec: ServiceSpec) -> Facts:
+    from ..engine_api.client import EngineClient
+
+    occupants = [i for i in runtime.instances() if i.labels.gpu == spec.gpu]
+    occupant = occupants[0] if occupants else None
+    healthy = False
+    if occupant is not None and occupant.state == "running":
+        with EngineClient(occupant.url) as engine:
+            healthy = engine.health_generate().ready
+    keeps_port = (
+        occupant is not None and occupant.state == "running" and occupant.labels.port == spec.port
+    )
+    holder = None if keeps_port else runtime.port_holder(spec.bind, spec.port)
+    return Facts(occupant, healthy, holder)
