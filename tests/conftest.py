@@ -16,6 +16,9 @@ import pytest
 # Before any test imports NumPy, which reads the number of BLAS threads then.
 import ddtree_ops_cli.lab  # noqa: F401
 
+# PyTorch's threads wait for each other where other work has the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 COMMAND_TIMEOUT_S = 120
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..hosts.host_keys import HostKey
     from ..hosts.ssh_config import Hop
 
-app = typer.Typer(help="The hosts: which are known, how to add one, and what is true on one now.")
+app = typer.Typer(help="The hosts: list, add, trust, facts.")
 
 
 @app.command("list")
@@ -128,7 +128,10 @@ def facts(
     host: Host,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is true on a host: GPUs, container engine, disks, memory, clock, ports."""
+    """Show what is true on a host now.
+
+    Its GPUs, container engine, disks, memory, clock and ports.
+    """
     from ..hosts.connection import Connections, ThisMachine
     from ..hosts.facts import read_facts
     from ..hosts.report import document, show
@@ -165,7 +168,10 @@ def trust(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a host's keys and, once you agree, add them to your known_hosts."""
+    """Show a host's keys and make them known.
+
+    Once you agree, they are added to your known_hosts; jump hosts' keys too.
+    """
     import sys
 
     from ..errors import DdtreeError, HostUnreachable, UsageError

@@ -12,7 +12,7 @@ from .options import AsJson, DryRun
 if TYPE_CHECKING:
     from ..patchset.apply import Outcome
 
-app = typer.Typer(help="The patch set for SGLang: what it changes, and whether it is applied.")
+app = typer.Typer(help="The patch set for SGLang: apply, revert, diff.")
 
 _Target = Annotated[
     Path,
@@ -30,7 +30,10 @@ _Patches = Annotated[
 
 @app.command()
 def status(target: _Target, patches: _Patches = None, as_json: AsJson = False) -> None:
-    """Show whether the set is applied; exit code 8 unless it wholly is, or is not at all."""
+    """Show whether the set is applied.
+
+    Exit code 8 unless it wholly is, or is not at all.
+    """
     from ..errors import PatchMismatch
     from ..output import machine, tables
     from ..output.console import note
@@ -72,7 +75,10 @@ def check(target: _Target, patches: _Patches = None, as_json: AsJson = False) ->
 def apply(
     target: _Target, patches: _Patches = None, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
-    """Apply the set that is made for the target's version of SGLang: all of it, or nothing."""
+    """Apply the set for the target's version of SGLang.
+
+    All of it, or nothing.
+    """
     from ..patchset.apply import apply as put
 
     verb = "would apply" if dry_run else "applied"
@@ -94,7 +100,10 @@ def revert(
 
 @app.command()
 def diff(target: _Target, patches: _Patches = None, as_json: AsJson = False) -> None:
-    """Print what the set changes; for a tree that others edited, what they changed."""
+    """Print what the set changes.
+
+    For a tree that others edited: what they changed.
+    """
     from ..errors import PatchMismatch
     from ..output import machine
     from ..output.console import warn

@@ -10,7 +10,7 @@ import typer
 from ..settings import Settings
 from .options import AsJson
 
-app = typer.Typer(help="The profiles: which there are, what they say, whether they are valid.")
+app = typer.Typer(help="The profiles: list, show, check.")
 
 
 @app.command("list")
@@ -21,7 +21,10 @@ def list_profiles(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all profiles on the search path; the first of a kind and name is the one in use."""
+    """List all profiles on the search path.
+
+    The first of a kind and name is the one in use.
+    """
     from ..output import machine, tables
     from ..profiles.check import description
     from ..profiles.locate import KINDS, Library, kind_named
@@ -107,7 +110,10 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Validate profiles; a line for each problem, exit code 3 if there is one."""
+    """Validate profiles.
+
+    A line for each problem; exit code 3 if there is one.
+    """
     from ..errors import ProfileError
     from ..output import machine
     from ..output.console import data, note
