@@ -29,9 +29,11 @@ class _Root(TyperGroup):
             raise typer.Exit(error.exit_code) from error
         except OSError as error:
             # A full disk, a folder without rights. A reader that left (`| head`) is typer's.
-            if error.errno == errno.EPIPE or error.filename is None:
+            if error.errno == errno.EPIPE or (
+                error.filename is None and error.errno != errno.ENOSPC
+            ):
                 raise
-            fail(f"{error.filename}: {error.strerror}")
+            fail(f"{error.filename or 'output'}: {error.strerror}")
             raise typer.Exit(DdtreeError.exit_code) from error
         except KeyboardInterrupt as interrupt:
             fail("interrupted")

@@ -62,8 +62,11 @@ def ddtree(tmp_path: Path) -> Ddtree:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Consecutive ports of loopback on which nobody listens now."""
-    for first in range(41000, 60000, count):
+    """Consecutive ports of loopback on which nobody listens now.
+
+    Each run of the tests begins elsewhere, so that two at a time do not meet.
+    """
+    for first in range(41000 + os.getpid() % 180 * 100, 60000, count):
         try:
             for port in range(first, first + count):
                 with socket.create_server(("127.0.0.1", port)):

@@ -36,5 +36,9 @@ def logs(
     if gpu is None or service is not None:
         gpu = select(runtime.instances(), host=host, service=service, gpu=gpu).labels.gpu
     console = data()
-    for line in runtime.log_lines(gpu, last=last, follow=follow):
-        console.print(line, markup=False, soft_wrap=True)
+    try:
+        for line in runtime.log_lines(gpu, last=last, follow=follow):
+            console.print(line, markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        # The usual way to leave --follow is no error.
+        raise typer.Exit(130) from None

@@ -138,7 +138,7 @@ class Container(Section):
     image: str | None = Field(
         None,
         pattern=forms.IMAGE,
-        description="Image to run; absent, the one that `ddtree build` makes.",
+        description="Image to run; absent, the project's own.",
         json_schema_extra=of_form(forms.IMAGE_FORM),
     )
     restart: Literal["no", "on-failure", "unless-stopped"] = Field(

@@ -8,6 +8,7 @@ from ..errors import DdtreeError, Interrupted
 from ..output.console import note, warn
 from ..output.progress import step
 from ..services.runtimes import Runtime
+from .interrupts import shielded
 from .operations import OPERATIONS, Change
 from .plan import Plan
 
@@ -33,15 +34,15 @@ def apply(plan: Plan, runtime: Runtime) -> None:
             with step(planned.does) as say:
                 OPERATIONS[planned.operation].apply(plan.change, runtime, say)
     except (DdtreeError, OSError):
-        _show_log(plan.change, runtime, started="start-service" in done)
-        _undo(done, plan.change, runtime)
+        with shielded("undoing what was done"):
+            _show_log(plan.change, runtime, started="start-service" in done)
+            _undo(done, plan.change, runtime)
         raise
     except KeyboardInterrupt as interrupt:
-        try:
+        with shielded("undoing what was done"):
             _undo(done, plan.change, runtime)
-        except KeyboardInterrupt:
-            warn("the undo was interrupted too")
-        raise Interrupted(f"interrupted; {_left(runtime)}") from interrupt
+            left = _left(runtime)
+        raise Interrupted(f"interrupted; {left}") from interrupt
 
 
 def _undo(done: list[str], change: Change, runtime: Runtime) -> None:

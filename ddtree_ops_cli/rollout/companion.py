@@ -13,6 +13,7 @@ from ..services.runtimes import Instance, Runtime
 from ..services.selection import select
 from .apply import apply
 from .deployment import Request, prepare
+from .interrupts import shielded
 from .operations import Change
 from .plan import plan
 from .playbook import load
@@ -62,5 +63,5 @@ def companion(
     try:
         yield started
     finally:
-        with runtime.lock(f"temporary {service}"):
+        with shielded(f"stopping {service}"), runtime.lock(f"temporary {service}"):
             apply(plan(load("stop"), Change(previous=started, start=None)), runtime)

@@ -22,7 +22,8 @@ class Observed:
     instance: Instance
     health: Health
     detail: str
-    uptime_s: float
+    uptime_s: float | None
+    """None for a dead service: nothing says when it ended."""
     accept_length: float | None
     """Server average, tokens per verify step; None without speculation or before the first."""
 
@@ -50,7 +51,8 @@ def observe(instance: Instance) -> Observed:
     """Ask the engine itself; a process that merely runs is not healthy."""
     uptime = time.time() - instance.started_at
     if instance.state == "dead":
-        return Observed(instance, "dead", "its process ended; `ddtree logs` says why", uptime, None)
+        hint = f"its process ended; see `ddtree logs {instance.labels.host}`"
+        return Observed(instance, "dead", hint, None, None)
     from ..engine_api.client import EngineClient
 
     with EngineClient(instance.url) as engine:

@@ -38,7 +38,7 @@ def _host(result: list[Observed] | Reached | DdtreeError) -> dict[str, Any]:
             **summary(seen.instance),
             "health": seen.health,
             "detail": seen.detail,
-            "uptime_s": round(seen.uptime_s, 1),
+            "uptime_s": None if seen.uptime_s is None else round(seen.uptime_s, 1),
             "accept_length": seen.accept_length,
         }
         for seen in result
@@ -92,7 +92,7 @@ def _row(seen: Observed) -> list[object]:
         labels.budget,
         labels.port,
         f"{seen.health}: {seen.detail}" if seen.detail else seen.health,
-        _duration(seen.uptime_s),
+        None if seen.uptime_s is None else _duration(seen.uptime_s),
         None if seen.accept_length is None else f"{seen.accept_length:.2f}",
     ]
 

@@ -23,6 +23,16 @@ def services(ddtree: Ddtree) -> list[dict[str, Any]]:
     return found
 
 
+def recorded_pid(home: Path) -> int | None:
+    """The pid in the record of the only service; None between a stop and a start."""
+    try:
+        [record] = home.rglob("service.json")
+        pid: int = json.loads(record.read_text())["pid"]
+    except (ValueError, FileNotFoundError):
+        return None
+    return pid
+
+
 def pid_of(service: dict[str, Any]) -> int:
     return int(service["identity"].removeprefix("pid "))
 
@@ -204,6 +214,24 @@ def test_an_interrupted_deploy_leaves_nothing_behind(tiny: Ddtree, number: signa
     assert "interrupted; nothing runs now" in err
     assert services(tiny) == []
     assert living(pid) == []
+
+
+def test_a_second_ctrl_c_does_not_break_the_undo_off(tiny: Ddtree) -> None:
+    tiny("deploy", "tiny", "--budget", "8")
+    old = recorded_pid(tiny.home)
+    process = tiny.start("deploy", "tiny", "--budget", "9")
+    deadline = time.monotonic() + 60
+    while recorded_pid(tiny.home) in (None, old):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "running now: ddtree on GPU 0" in err
+    [service] = services(tiny)
+    assert (service["budget"], service["state"]) == (8, "running")
 
 
 def test_a_replacement_that_fails_brings_the_old_service_back(tiny: Ddtree) -> None:

@@ -137,8 +137,7 @@ class ProcessRuntime:
         (place / "service.json").unlink(missing_ok=True)
 
     def alive(self, instance: Instance) -> bool:
-        record = _load(self._root / str(instance.labels.gpu) / "service.json")
-        return record is not None and _is_ours(record)
+        return self._runs(instance.labels.gpu)
 
     def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
         path = self._root / str(gpu) / "log"
@@ -149,8 +148,14 @@ class ProcessRuntime:
             while follow:
                 if line := file.readline():
                     yield line.rstrip("\n")
+                elif not self._runs(gpu):
+                    return
                 else:
                     time.sleep(_POLL_S)
+
+    def _runs(self, gpu: int) -> bool:
+        record = _load(self._root / str(gpu) / "service.json")
+        return record is not None and _is_ours(record)
 
     def _read(self, place: Path) -> Instance | None:
         record = _load(place / "service.json")
