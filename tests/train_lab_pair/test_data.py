@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-pytest.importorskip("tools.train_lab_pair.data", reason="the training program is not here")
-
 from tools.train_lab_pair import data
 from tools.train_lab_pair.questions import FAMILIES
 from tools.train_lab_pair.shapes import IM_END, MASK, SPECIAL_TOKENS

@@ -5,10 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("tools.train_lab_pair.evaluate", reason="the training program is not here")
-
 import torch
 from tokenizers import Tokenizer
 

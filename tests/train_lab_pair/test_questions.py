@@ -8,8 +8,6 @@ import re
 
 import pytest
 
-pytest.importorskip("tools.train_lab_pair.questions", reason="the training program is not here")
-
 from tools.train_lab_pair.questions import FAMILIES, STORY_PROMPTS, draw
 from tools.train_lab_pair.questions.exchange import is_held_out
 

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("tools.train_lab_pair.train_target", reason="the training program is not here")
-
 import torch
 
 from tools.train_lab_pair import __main__ as program

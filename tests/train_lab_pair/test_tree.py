@@ -8,8 +8,6 @@ import random
 
 import pytest
 
-pytest.importorskip("tools.train_lab_pair.tree", reason="the training program is not here")
-
 from tools.train_lab_pair import tree
 from tools.train_lab_pair.evaluate import count_steps
 
