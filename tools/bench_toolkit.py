@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from ddtree_ops_cli.bench.prompts import load_suite
 from ddtree_ops_cli.engine_api.client import EngineClient
 from ddtree_ops_cli.output.progress import step
 from ddtree_ops_cli.output.tables import show
@@ -28,7 +29,6 @@ PROJECT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 REPEATS = 7
 ANSWER_TOKENS = 128
-PROMPTS = ("Explain what a hash table is.", "Write a Python function that reverses a list.")
 PORTS = {"plain": 31900, "dflash-linear": 31901, "ddtree": 31902}
 
 Row = tuple[str, str, str]
@@ -74,7 +74,8 @@ def startup() -> list[Row]:
 
 
 def lab() -> list[Row]:
-    """Tokens per second of each mode, arms interleaved, and the largest server's memory."""
+    """Tokens per second, prefill included, of each mode on the held-out prompts, arms interleaved,
+    and the largest server's memory."""
     rates: dict[str, list[float]] = {mode: [] for mode in PORTS}
     memory = 0
     with ExitStack() as stack:
@@ -86,10 +87,10 @@ def lab() -> list[Row]:
             stack.callback(_ddtree, ["stop", *words], environment)
             _ddtree(["deploy", *words, "--port", str(port)], environment)
             engines[mode] = stack.enter_context(EngineClient(f"http://127.0.0.1:{port}"))
-        for prompt in PROMPTS * 3:
+        for prompt in load_suite("held-out").prompts:
             for mode, engine in engines.items():
                 begin = time.perf_counter()
-                answer = engine.generate(prompt, max_new_tokens=ANSWER_TOKENS, ignore_eos=True)
+                answer = engine.chat(prompt.text, model="lab-pair", max_tokens=ANSWER_TOKENS)
                 rates[mode].append(answer.completion_tokens / (time.perf_counter() - begin))
         for record in Path(state).glob("ddtree/hosts/lab/*/service.json"):
             process = psutil.Process(json.loads(record.read_text())["pid"])
