@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import free_ports
+
 PROJECT = Path(__file__).parent.parent
 
 
@@ -55,6 +57,11 @@ def test_the_installed_command_serves_the_lab_from_another_folder(
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
     }
+    # The bundled lab on ports of this test's own: its usual ones may be in use.
+    bundled = (PROJECT / "profiles/hosts/lab.yaml").read_text()
+    mine = tmp_path / "config/ddtree/profiles/hosts/lab.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(bundled.replace("base_port: 31000", f"base_port: {free_ports(4)[0]}"))
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     subprocess.run(
         [tmp_path / "venv/bin/pip", "install", "--quiet", str(wheel)],
