@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, Host
+from .options import AsJson, DryRun, Host
 
 if TYPE_CHECKING:
     from ..hosts.host_keys import HostKey
@@ -20,7 +20,7 @@ app = typer.Typer(help="The hosts: list, add, trust, facts.")
 @app.command("list")
 def list_hosts(
     ctx: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the hosts. `ddtree status` visits all but the templates."""
     from ..errors import ProfileError
@@ -92,11 +92,9 @@ def add(
     model: Annotated[
         str | None, typer.Option(help="Model profile to serve.  [default: the copied one's]")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the file and write nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a host profile of your own, and print where it is."""
     from ..output import machine
@@ -163,9 +161,7 @@ def trust(
             "or for more types of key.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the keys and add none.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a host's keys and make them known.
