@@ -89,6 +89,12 @@ def _chance_forbidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     yield
     torch.use_deterministic_algorithms(mode=False)
+    for enable in (
+        torch.backends.cuda.enable_flash_sdp,
+        torch.backends.cuda.enable_mem_efficient_sdp,
+        torch.backends.cuda.enable_cudnn_sdp,
+    ):
+        enable(True)
 
 
 def test_a_pair_learns_to_count_and_the_drafter_to_follow(

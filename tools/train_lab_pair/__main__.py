@@ -52,6 +52,11 @@ def _forbid_chance() -> None:
     # (docs.nvidia.com/cuda/cublas, "Results reproducibility").
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    # Attention by plain matrix products: the fused kernels add the parts of a gradient in the
+    # order in which they happen to finish, or have a deterministic form in some versions only.
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def _machine(device: torch.device) -> str:

@@ -47,8 +47,9 @@ def chunked(
         return x.unflatten(1, (-1, chunk)).movedim(3, 1)
 
     q, k, v, g, beta = (cut(x) for x in (q * scale, k, v, g, beta))
-    total = g.cumsum(-1)
     lower = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).tril()
+    # the running sum of g; `cumsum` has no deterministic kernel on CUDA
+    total = torch.where(lower, g[..., None, :], 0.0).sum(-1)
     # exp of the masked difference: the upper half would overflow
     decay = (total[..., :, None] - total[..., None, :]).masked_fill(~lower, -torch.inf).exp()
     mixing = (k @ k.mT) * decay * beta[..., None]
