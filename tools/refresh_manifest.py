@@ -5,7 +5,8 @@
 TREE is an unpacked wheel of an SGLang version that the patches are for, not patched. In the
 manifest, `sglang`, `modules.source`, `modules.target` and each patch's `file`, `purpose`,
 `upstream` and `drop` are written by hand, with the comment at its top; everything else is
-replaced. --check writes nothing and fails if something would change.
+replaced. A module `patched_files.py` of the set is written too: by it, a server knows a
+half-patched SGLang. --check writes nothing and fails if something would change.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from ddtree_ops_cli.patchset.target import Installation, locate
 
 PATCHES = Path(__file__).parent.parent / "patches"
 PROSE = ("file", "purpose", "upstream", "drop")
+PATCHED_FILES = "patched_files.py"
 
 
-def refreshed(tree: Installation, patches: Path) -> tuple[Path, str]:
-    """The manifest's file for this version, and the text it should have."""
+def refreshed(tree: Installation, patches: Path) -> dict[Path, str]:
+    """The manifest for this version, and what else is written, with the text it should have."""
     folder = patches / f"sglang-{tree.version}"
     file = folder / "manifest.yaml"
     if not file.exists():
@@ -59,10 +61,13 @@ def refreshed(tree: Installation, patches: Path) -> tuple[Path, str]:
         entries.append({**prose, "sha256": sha256(content), "files": files})
     modules = document["modules"]
     source = patches / modules["source"]
-    new = {
-        path.relative_to(source).as_posix(): sha256(_read(path))
-        for path in sorted(source.rglob("*.py"))
-    }
+    modules_now = {path: _read(path) for path in sorted(source.rglob("*.py"))}
+    texts = {}
+    listing = source / PATCHED_FILES
+    if listing in modules_now:
+        texts[listing] = _patched_files({path: found[-1] for path, found in hashes.items()})
+        modules_now[listing] = texts[listing].encode()
+    new = {path.relative_to(source).as_posix(): sha256(text) for path, text in modules_now.items()}
     added = {f"{modules['target']}/{name}": sha for name, sha in new.items()}
     written = {
         "format": 1,
@@ -72,7 +77,16 @@ def refreshed(tree: Installation, patches: Path) -> tuple[Path, str]:
         "modules": {"source": modules["source"], "target": modules["target"], "files": new},
     }
     comment = "".join(line + "\n" for line in _leading_comment(text))
-    return file, comment + yaml.safe_dump(written, sort_keys=False, width=100, allow_unicode=True)
+    dumped = yaml.safe_dump(written, sort_keys=False, width=100, allow_unicode=True)
+    return texts | {file: comment + dumped}
+
+
+def _patched_files(after: dict[str, str]) -> str:
+    lines = "".join(f'    "{path}": "{sha[:16]}",\n' for path, sha in sorted(after.items()))
+    return (
+        '"""The files of SGLang that the set changes, and the first digits of their SHA-256 after '
+        'it.\n\nWritten by tools/refresh_manifest.py.\n"""\n\nPATCHED = {\n' + lines + "}\n"
+    )
 
 
 def _read(file: Path) -> bytes:
@@ -101,15 +115,15 @@ def main() -> int:
         tree = locate(options.tree)
         if not isinstance(tree, Installation):
             raise UsageError(tree.reason, where=str(tree.folder))
-        file, text = refreshed(tree, options.patches)
-        if file.read_text(encoding="utf-8") == text:
-            print(f"{file}: up to date")
-        elif options.check:
-            print(f"{file}: outdated", file=sys.stderr)
-            return 1
-        else:
-            file.write_text(text, encoding="utf-8")
-            print(f"{file}: refreshed")
+        for file, text in refreshed(tree, options.patches).items():
+            if file.read_text(encoding="utf-8") == text:
+                print(f"{file}: up to date")
+            elif options.check:
+                print(f"{file}: outdated", file=sys.stderr)
+                return 1
+            else:
+                file.write_text(text, encoding="utf-8")
+                print(f"{file}: refreshed")
         chosen = PatchSet.load(tree.version, options.patches)
         contents = chosen.contents(lambda path: tree.place(path).read_bytes())
         print(f"SGLang {tree.version}: {len(contents)} files, set {chosen.set_hash}")

@@ -6,10 +6,11 @@ one line: what, the flag or file, and what to do instead.
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .drafter import refuse_foreign_drafter
+from .patched import refuse_half_patched
 from .tree import TreeShape
 
 if TYPE_CHECKING:
@@ -46,6 +47,26 @@ def verifies_tree(server_args: ServerArgs) -> bool:
     return server_args.speculative_ddtree_mode == "tree"
 
 
+def refuse_stray_flags(server_args: ServerArgs) -> None:
+    """DDTREE's flags without DDTREE, which SGLang would ignore in silence. ValueError names one."""
+    if (server_args.speculative_algorithm or "").upper() == "DDTREE":
+        return
+    for name, unset in (
+        ("budget", None),
+        ("topk_cap", None),
+        ("chain_seed", None),
+        ("mode", "tree"),
+        ("allow_hybrid_unsafe", False),
+        ("log_steps", None),
+    ):
+        if getattr(server_args, f"speculative_ddtree_{name}") != unset:
+            raise ValueError(
+                f"--speculative-ddtree-{name.replace('_', '-')} belongs to --speculative-algorithm "
+                f"DDTREE, not to {server_args.speculative_algorithm or 'plain decoding'}; leave it "
+                "out, or add --speculative-algorithm DDTREE"
+            )
+
+
 def handle_ddtree(server_args: ServerArgs) -> None:
     """Resolves DFLASH's arguments for a block, then widens the verify pass to the tree.
 
@@ -54,6 +75,7 @@ def handle_ddtree(server_args: ServerArgs) -> None:
     """
     from sglang.srt.arg_groups.speculative_hook import _handle_dflash
 
+    refuse_half_patched()
     _refuse_bad_sizes(server_args)
     asked = server_args.speculative_num_draft_tokens
     budget = server_args.speculative_ddtree_budget or DEFAULT_BUDGET
@@ -66,7 +88,7 @@ def handle_ddtree(server_args: ServerArgs) -> None:
     _handle_dflash(server_args)
     block_size = server_args.speculative_num_draft_tokens
     server_args.speculative_dflash_block_size = block_size
-    _refuse_foreign_drafter(server_args, block_size)
+    refuse_foreign_drafter(server_args, block_size)
 
     server_args.speculative_ddtree_budget = budget
     server_args.speculative_ddtree_topk_cap = server_args.speculative_ddtree_topk_cap or DEFAULT_CAP
@@ -243,41 +265,3 @@ def _recurrent_state(server_args: ServerArgs) -> str:
         )
     logger.warning("DDTREE: the recurrent state of %s may leak between sibling nodes.", kind)
     return "unsafe"
-
-
-def _refuse_foreign_drafter(server_args: ServerArgs, block_size: int) -> None:
-    from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
-    from sglang.srt.utils.hf_transformers_utils import get_config
-
-    path = server_args.speculative_draft_model_path
-    drafter = get_config(
-        path,
-        trust_remote_code=server_args.trust_remote_code,
-        revision=server_args.speculative_draft_model_revision,
-        model_override_args=json.loads(server_args.json_model_override_args),
-    )
-    declared = parse_dflash_draft_config(draft_hf_config=drafter)
-    target = server_args.get_model_config().hf_text_config
-    mine = drafter.get_text_config()
-
-    def differ(what: str, drafters: Any, targets: Any) -> ValueError:
-        return ValueError(
-            f"the drafter {path} (config.json) has {what} {drafters}, the target "
-            f"{server_args.model_path} has {targets}; use the drafter that was trained for this "
-            "target"
-        )
-
-    if mine.vocab_size != target.vocab_size:
-        raise differ("a vocabulary of", mine.vocab_size, target.vocab_size)
-    if mine.hidden_size != target.hidden_size:
-        raise differ("a hidden size of", mine.hidden_size, target.hidden_size)
-    layers = target.num_hidden_layers
-    if declared.num_target_layers not in (None, layers):
-        raise differ("num_target_layers", declared.num_target_layers, layers)
-    if any(not 0 <= layer < layers for layer in declared.target_layer_ids or ()):
-        raise differ("target_layer_ids", declared.target_layer_ids, f"{layers} layers")
-    if declared.block_size not in (None, block_size):
-        raise ValueError(
-            f"--speculative-dflash-block-size {block_size} differs from the drafter's block_size "
-            f"{declared.block_size} ({path}, config.json); leave it out"
-        )

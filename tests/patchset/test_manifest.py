@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Callable
 
 import pytest
 import yaml
 
 from ddtree_ops_cli.errors import PatchMismatch
-from ddtree_ops_cli.patchset.manifest import Manifest, PatchSet, known_versions, set_hash_of
+from ddtree_ops_cli.patchset.manifest import (
+    Manifest,
+    PatchSet,
+    known_versions,
+    set_hash_of,
+    sha256,
+)
 from tests.patchset.sample import (
     ADDED,
     ARGS,
@@ -139,6 +146,19 @@ def test_the_tool_keeps_the_prose_and_repeats_itself(sample: Sample) -> None:
     again = refresh(sample.tree, sample.patches)
     assert "up to date" in again.stdout
     assert manifest.read_text() == text
+
+
+def test_the_tool_lists_the_patched_files_for_a_set_that_looks_at_them(sample: Sample) -> None:
+    listing = sample.patches / "ddtree" / "patched_files.py"
+    listing.write_text("")
+    assert refresh(sample.tree, sample.patches, "--check").returncode == 1
+    assert refresh(sample.tree, sample.patches).returncode == 0
+    assert refresh(sample.tree, sample.patches, "--check").returncode == 0
+    patched = load(sample).contents(sample.read)
+    listed = runpy.run_path(str(listing))["PATCHED"]
+    assert listed == {path: sha256(patched[path])[:16] for path in PATCHED}
+    listing.write_text("PATCHED = {}\n")
+    assert refresh(sample.tree, sample.patches, "--check").returncode == 1
 
 
 def test_the_tool_tells_an_outdated_manifest(sample: Sample) -> None:

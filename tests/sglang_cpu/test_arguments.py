@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from sglang.srt.server_args import ServerArgs, prepare_server_args
 from sglang.srt.speculative.ddtree.arguments import refuse_states_beyond_memory
+from sglang.srt.speculative.ddtree.patched import refuse_half_patched
+from sglang.srt.speculative.ddtree.patched_files import PATCHED
 
 from tests.sglang_cpu.server import argv
 
@@ -89,6 +91,64 @@ def test_impossible_settings_are_refused_by_name(
     with pytest.raises(ValueError, match=named) as refusal:
         resolved(dense, *flags)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("algorithm", ["DFLASH", None])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--speculative-ddtree-budget", "16"),
+        ("--speculative-ddtree-topk-cap", "8"),
+        ("--speculative-ddtree-chain-seed", "0"),
+        ("--speculative-ddtree-mode", "shadow-linear"),
+        ("--speculative-ddtree-allow-hybrid-unsafe",),
+        ("--speculative-ddtree-log-steps", "steps.jsonl"),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_a_flag_of_ddtree_without_ddtree_is_refused_by_name(
+    dense: Pair, flags: tuple[str, ...], algorithm: str | None
+) -> None:
+    if algorithm is None:
+        line = argv(dense[0], None, *flags)
+    else:
+        line = argv(*dense, "--speculative-algorithm", algorithm, *flags)
+    with pytest.raises(ValueError, match=f"^{flags[0]} belongs to --speculative-algorithm DDTREE"):
+        prepare_server_args(line[3:])
+
+
+def test_the_algorithm_may_be_written_small(dense: Pair) -> None:
+    args = resolved(dense, "--speculative-ddtree-budget", "8", algorithm="ddtree")
+    assert args.speculative_ddtree_budget == 8
+
+
+@pytest.fixture
+def patched_site(engine: Path, tmp_path: Path) -> Path:
+    for path in PATCHED:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(engine / path, tmp_path / path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", PATCHED)
+def test_a_half_patched_sglang_is_refused_by_file(patched_site: Path, path: str) -> None:
+    refuse_half_patched(patched_site)
+    place = patched_site / path
+    place.write_bytes(place.read_bytes() + b"\n")
+    for spoil in (lambda: None, place.unlink):
+        spoil()
+        with pytest.raises(ValueError, match=r"^SGLang is half-patched: ") as refusal:
+            refuse_half_patched(patched_site)
+        assert [named for named in PATCHED if named in str(refusal.value)] == [path]
+
+
+def test_a_start_looks_whether_sglang_is_half_patched(
+    dense: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PATCHED, "sglang/srt/server_args.py", "another")
+    with pytest.raises(ValueError, match=r"half-patched: .*sglang/srt/server_args\.py;"):
+        resolved(dense)
+    resolved(dense, algorithm="DFLASH")
 
 
 def drafter_with(pair: Pair, folder: Path, change: Callable[[dict[str, Any]], None]) -> Pair:
