@@ -23,6 +23,15 @@ _WITHOUT_MEANING = (
     "--mem-fraction-static",
     "--page-size",
 )
+# The flags of DDTREE by the end of their names, each with its value where it is not given.
+_OF_DDTREE = {
+    "budget": None,
+    "topk_cap": None,
+    "chain_seed": None,
+    "mode": "tree",
+    "allow_hybrid_unsafe": False,
+    "log_steps": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ def parse(argv: Sequence[str] | None) -> Arguments:
         context_length=found.context_length,
         random_seed=found.random_seed if found.random_seed is not None else secrets.randbits(30),
         log_level=found.log_level,
-        speculation=Speculation(algorithm, **given),
+        speculation=Speculation(algorithm, mode=found.speculative_ddtree_mode, **given),
         draft_model_path=found.speculative_draft_model_path,
         allow_hybrid_unsafe=found.speculative_ddtree_allow_hybrid_unsafe,
         log_steps=found.speculative_ddtree_log_steps,
@@ -103,7 +112,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--speculative-ddtree-budget", type=int, metavar="N", help="tree nodes besides the root")
     add("--speculative-ddtree-topk-cap", type=int, metavar="K", help="candidates per depth")
     add("--speculative-ddtree-chain-seed", type=int, metavar="D", help="spine kept to this depth")
-    add("--speculative-ddtree-mode", choices=("tree", "shadow-linear"), default="tree")
+    add(
+        "--speculative-ddtree-mode",
+        choices=("tree", "shadow-linear"),
+        default="tree",
+        help="shadow-linear verifies the chain and logs what the tree would have won",
+    )
     add(
         "--speculative-ddtree-allow-hybrid-unsafe",
         action="store_true",
@@ -125,22 +139,16 @@ def _check(found: argparse.Namespace, algorithm: str) -> None:
             where=PROGRAM,
             mend="add --speculative-algorithm DFLASH or DDTREE",
         )
-    tree_flags = {
-        "--speculative-ddtree-budget": found.speculative_ddtree_budget,
-        "--speculative-ddtree-topk-cap": found.speculative_ddtree_topk_cap,
-        "--speculative-ddtree-chain-seed": found.speculative_ddtree_chain_seed,
-    }
-    stray = next((flag for flag, value in tree_flags.items() if value is not None), None)
-    if algorithm != "DDTREE" and stray is not None:
-        raise UsageError(
-            f"{stray} belongs to --speculative-algorithm DDTREE", where=PROGRAM, mend="drop it"
-        )
-    if found.speculative_ddtree_mode != "tree":
-        raise UsageError(
-            f"the lab engine has no mode {found.speculative_ddtree_mode}",
-            where=PROGRAM,
-            mend="use --speculative-ddtree-mode tree",
-        )
+    if algorithm == "DDTREE":
+        return
+    for name, unset in _OF_DDTREE.items():
+        if getattr(found, f"speculative_ddtree_{name}") != unset:
+            raise UsageError(
+                f"--speculative-ddtree-{name.replace('_', '-')} belongs to"
+                " --speculative-algorithm DDTREE",
+                where=PROGRAM,
+                mend="drop it",
+            )
 
 
 def _port(text: str) -> int:

@@ -25,6 +25,7 @@ from .sampling import Sampling
 from .target import Target
 from .tree import (
     DraftTree,
+    accepted_at_least,
     best_first_tree,
     chain_tree,
     root_only,
@@ -40,7 +41,7 @@ MAX_BUDGET = 256
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """How tokens are drafted. `budget`, `topk_cap` and `chain_seed` concern DDTREE only."""
+    """How tokens are drafted. All but `algorithm` concerns DDTREE only."""
 
     algorithm: Literal["none", "DFLASH", "DDTREE"] = "none"
     budget: int = 16
@@ -49,18 +50,26 @@ class Speculation:
     """Candidates of each depth."""
     chain_seed: int | None = None
     """Depth to which the spine is always kept; None is `default_chain_seed`."""
+    mode: Literal["tree", "shadow-linear"] = "tree"
+    """shadow-linear builds and scores the tree, and verifies the chain as DFLASH does."""
 
     def __post_init__(self) -> None:
         if self.algorithm not in ("none", "DFLASH", "DDTREE"):
             raise UsageError(
                 f"unknown speculative algorithm {self.algorithm}", mend="use DFLASH or DDTREE"
             )
+        if self.mode not in ("tree", "shadow-linear"):
+            raise UsageError(f"unknown mode {self.mode}", mend="use tree or shadow-linear")
         if not 1 <= self.budget <= MAX_BUDGET:
             raise UsageError(f"budget must be 1 to {MAX_BUDGET}, got {self.budget}")
         if self.topk_cap < 1:
             raise UsageError(f"topk_cap must be at least 1, got {self.topk_cap}")
         if self.chain_seed is not None and self.chain_seed < 0:
             raise UsageError(f"chain_seed must be at least 0, got {self.chain_seed}")
+
+    @property
+    def verifies_tree(self) -> bool:
+        return self.algorithm == "DDTREE" and self.mode == "tree"
 
     def seed_depth(self, block_size: int) -> int:
         """The chain seed in force: at most block_size - 1 and at most the budget."""
@@ -91,6 +100,8 @@ class Step:
     """Draft tokens that the target agreed with, those after a cut included."""
     off_spine: int
     """Accepted nodes that are not on the drafter's argmax chain."""
+    tree_at_least: int | None = None
+    """Shadow mode: the drafts that the tree would have accepted at least (tree.py); else None."""
 
 
 class Engine:
@@ -189,7 +200,7 @@ class Engine:
             # The root is emitted but not committed: no target pass has seen it yet.
             if self.drafter:
                 self.drafter.extend(context, features)
-            tree = self._draft(context, root, self.context_length - state.length - 1)
+            tree, shadow = self._draft(context, root, self.context_length - state.length - 1)
             done = self.target.forward(state, tree.tokens, tree.ancestry)
             path, bonus = walk(tree, self.target.logits(done.hidden), choose)
             self.target.commit(state, done, path)
@@ -197,23 +208,30 @@ class Engine:
 
             tokens = _cut([*tree.tokens[path[1:]].tolist(), bonus], room, stops)
             off_spine = sum(node not in tree.spine for node in path.tolist())
-            yield Step(tuple(tokens), tree.proposed, len(path) - 1, off_spine)
+            accepted = len(path) - 1
+            won = accepted_at_least(shadow, accepted, bonus) if shadow else None
+            yield Step(tuple(tokens), tree.proposed, accepted, off_spine, won)
             room -= len(tokens)
             root = tokens[-1]
             if root in stops:
                 return
 
-    def _draft(self, context: list[KeyValues], root: int, depth_limit: int) -> DraftTree:
-        """The tree to verify behind `root`, no deeper than the context has positions for."""
+    def _draft(
+        self, context: list[KeyValues], root: int, depth_limit: int
+    ) -> tuple[DraftTree, DraftTree | None]:
+        """The tree to verify behind `root`, no deeper than the context has positions for; in shadow
+        mode also the one that is not verified."""
         speculation = self.speculation
+        shadows = speculation.algorithm == "DDTREE" and not speculation.verifies_tree
         if self.drafter is None or depth_limit < 1:
-            return root_only(root)
+            return root_only(root), root_only(root) if shadows else None
         logits = self.drafter.draft(context, root)[:depth_limit]
         if speculation.algorithm == "DFLASH":
-            return chain_tree(root, logits.argmax(axis=-1))
+            return chain_tree(root, logits.argmax(axis=-1)), None
         candidates = top_candidates(logits, speculation.topk_cap)
         seed = speculation.seed_depth(self.block_size)
-        return best_first_tree(root, candidates, speculation.budget, seed)
+        tree = best_first_tree(root, candidates, speculation.budget, seed)
+        return (chain_tree(root, candidates.tokens[:, 0]), tree) if shadows else (tree, None)
 
 
 def _cut(tokens: list[int], room: int, stops: frozenset[int]) -> list[int]:

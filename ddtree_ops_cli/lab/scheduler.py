@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ..errors import DdtreeError
 from .answer import Answer, Counts, Snapshot
@@ -256,16 +256,24 @@ class Scheduler:
             self.last_throughput = (len(last.token_ids) - 1) / decoding
 
     def _write_step(self, job: Job, index: int, step: Step, seconds: float) -> None:
-        """One JSON object a verify step, `seconds` after the step before it or the start."""
+        """One JSON object a verify step, `seconds` after the step before it or the start.
+
+        What the patch set for SGLang writes (steps_log.py) has the same names and is a list over
+        the requests of a step: here always one.
+        """
         if self._log_steps is None:
             return
-        record = {
+        record: dict[str, Any] = {
             "rid": job.id,
             "verify_step": index,
             "proposed": step.proposed,
-            "accepted": step.accepted,
-            "off_spine": step.off_spine,
-            "seconds": round(seconds, 6),
+            "mode": "tree" if step.tree_at_least is None else "shadow-linear",
+            "accepted": [step.accepted],
         }
+        if step.tree_at_least is None:
+            record["off_spine"] = [step.off_spine]
+        else:
+            record["tree_at_least"] = [step.tree_at_least]
+        record["seconds"] = round(seconds, 6)
         self._log_steps.write(json.dumps(record) + "\n")
         self._log_steps.flush()

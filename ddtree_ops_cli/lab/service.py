@@ -67,9 +67,11 @@ class Service:
 
     @property
     def draft_tokens(self) -> int:
-        """SGLang's speculative_num_draft_tokens: nodes of a step, root included; 0 if plain."""
-        sizes = {"DFLASH": self.engine.block_size, "DDTREE": self.arguments.speculation.budget + 1}
-        return sizes.get(self.arguments.speculation.algorithm, 0)
+        """SGLang's speculative_num_draft_tokens: rows that a step verifies; 0 if plain."""
+        speculation = self.arguments.speculation
+        if speculation.algorithm == "none":
+            return 0
+        return speculation.budget + 1 if speculation.verifies_tree else self.engine.block_size
 
     def probe(self, deliver: Callable[[Snapshot], None]) -> Job:
         """A health probe in the queue: one token after token 0."""
@@ -163,7 +165,7 @@ class Service:
                 "speculative_ddtree_chain_seed": arguments.speculation.seed_depth(
                     self.engine.block_size
                 ),
-                "speculative_ddtree_mode": "tree",
+                "speculative_ddtree_mode": arguments.speculation.mode,
                 "speculative_ddtree_state": "exact",
             }
         return fields

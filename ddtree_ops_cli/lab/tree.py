@@ -118,6 +118,20 @@ def best_first_tree(
     return DraftTree(nodes, Ancestry.of(np.array(parents, np.intp)), spine)
 
 
+def accepted_at_least(tree: DraftTree, accepted: int, bonus: int) -> int:
+    """How many drafts `tree` would have accepted at least, told from a pass over the chain alone.
+
+    The chain has shown the target's choices along the spine: `accepted` of its drafts, and then
+    `bonus`. What the target wants below a node off the spine, the chain cannot know.
+    """
+    if accepted >= len(tree.spine):
+        return len(tree.spine) - 1
+    # One node of the spine at each depth, and parents precede children.
+    leaf = sorted(tree.spine)[accepted]
+    branches = (tree.ancestry.parents == leaf) & (tree.tokens == bonus)
+    return accepted + bool(branches.any())
+
+
 def walk(tree: DraftTree, logits: Floats, choose: Choose) -> tuple[Indices, int]:
     """Follows the target's own choices from the root while a child matches.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,34 @@ def test_every_step_goes_as_it_would_after_a_fresh_prefill(
             sequence += step.tokens
 
 
+@pytest.mark.parametrize(("budget", "chain_seed"), [(8, 0), (24, BLOCK - 1)])
+def test_the_shadow_goes_like_the_chain_and_never_promises_what_the_tree_would_not_keep(
+    pair: tuple[Path, Path], budget: int, chain_seed: int
+) -> None:
+    options = {"budget": budget, "chain_seed": chain_seed}
+    shadow = Engine.load(*pair, Speculation("DDTREE", mode="shadow-linear", **options))
+    tree = Engine.load(*pair, Speculation("DDTREE", **options))
+    chain = Engine.load(*pair, LINEAR)
+    won = lost = 0
+    for prompt in varied_prompts()[::8]:
+        sequence = list(prompt)
+        steps = [*shadow.generate(prompt, Sampling(64, ignore_eos=True))]
+        linear = [*chain.generate(prompt, Sampling(64, ignore_eos=True))]
+        assert [replace(step, tree_at_least=None) for step in steps] == linear
+        for step in steps:
+            if step.proposed:
+                # The tree, started from the same sequence.
+                again = tree.generate(sequence[:-1], Sampling(64, ignore_eos=True))
+                _, verified = islice(again, 2)
+                assert step.tree_at_least is not None
+                assert step.tree_at_least <= verified.accepted
+                won += step.tree_at_least > step.accepted
+                lost += step.tree_at_least < step.accepted
+            sequence += step.tokens
+    assert won > 0
+    assert (lost == 0) == (chain_seed == BLOCK - 1)
+
+
 def test_the_steps_of_a_request_add_up(pair: tuple[Path, Path]) -> None:
     engine = Engine.load(*pair, Speculation("DDTREE", 20))
     first, *others = engine.generate([1, 2, 3], Sampling(50, ignore_eos=True))
@@ -294,6 +323,7 @@ def test_a_budget_out_of_range_is_refused(budget: int) -> None:
         ({"algorithm": "EAGLE"}, "unknown speculative algorithm EAGLE"),
         ({"topk_cap": 0}, "topk_cap must be at least 1, got 0"),
         ({"chain_seed": -1}, "chain_seed must be at least 0, got -1"),
+        ({"mode": "shadow"}, "unknown mode shadow; use tree or shadow-linear"),
     ],
 )
 def test_speculation_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:

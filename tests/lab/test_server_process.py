@@ -84,9 +84,38 @@ def test_each_verify_step_is_logged(tree: tuple[Process, Path]) -> None:
     mine = [line for line in lines if line["rid"] == meta["id"]]
 
     assert [line["verify_step"] for line in mine] == list(range(1, meta["spec_verify_ct"] + 1))
-    assert sum(line["accepted"] for line in mine) == meta["spec_num_correct_drafts"]
-    assert sum(line["off_spine"] for line in mine) == meta["spec_num_off_spine_drafts"]
+    assert {line["mode"] for line in mine} == {"tree"}
+    assert sum(sum(line["accepted"]) for line in mine) == meta["spec_num_correct_drafts"]
+    assert sum(sum(line["off_spine"]) for line in mine) == meta["spec_num_off_spine_drafts"]
     assert all(line["seconds"] > 0 for line in mine)
+
+
+def test_the_shadow_mode_verifies_the_chain_and_logs_what_the_tree_would_have_won(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    steps = tmp_path / "steps.jsonl"
+    mode = ["--speculative-ddtree-mode", "shadow-linear"]
+    seed = ["--speculative-ddtree-budget", "24", "--speculative-ddtree-chain-seed", "15"]
+    more = [*mode, *seed, "--speculative-ddtree-log-steps", str(steps)]
+    with (
+        lab_process(pair[0], *flags(pair, "DDTREE", *more), log=tmp_path / "shadow") as shadow,
+        lab_process(pair[0], *flags(pair, "DFLASH"), log=tmp_path / "linear") as linear,
+    ):
+        answers = [generate(process.url, "1 2 3 4") for process in (shadow, linear)]
+        info = httpx.get(f"{shadow.url}/server_info", trust_env=False).json()
+    meta, chain = (answer["meta_info"] for answer in answers)
+    logged = [json.loads(line) for line in steps.read_text().splitlines()]
+
+    assert answers[0]["output_ids"] == answers[1]["output_ids"]
+    figures = ("spec_verify_ct", "spec_num_correct_drafts", "spec_num_proposed_drafts")
+    assert [meta[name] for name in figures] == [chain[name] for name in figures]
+    assert meta["spec_num_off_spine_drafts"] == 0
+    assert info["speculative_ddtree_mode"] == "shadow-linear"
+    assert info["speculative_num_draft_tokens"] == 16
+    assert len(logged) == meta["spec_verify_ct"]
+    assert {line["mode"] for line in logged} == {"shadow-linear"}
+    won = [line["tree_at_least"][0] - line["accepted"][0] for line in logged]
+    assert (min(won), max(won)) == (0, 1)
 
 
 def test_the_server_tells_its_arguments_by_the_names_of_sglang(tree: tuple[Process, Path]) -> None:
@@ -193,7 +222,7 @@ def refused(*arguments: str) -> tuple[int, str]:
         (["--model-path", "x", "--speculative-algorithm", "EAGLE"], 2, "EAGLE"),
         (["--model-path", "x", "--speculative-algorithm", "DDTREE"], 2, "needs a drafter"),
         (["--model-path", "x", "--speculative-draft-model-path", "y"], 2, "without an algorithm"),
-        (["--model-path", "x", "--speculative-ddtree-budget", "8"], 2, "belongs to"),
+        (["--model-path", "x", "--speculative-ddtree-mode", "shadow"], 2, "shadow-linear"),
     ],
 )
 def test_wrong_arguments_are_one_line_and_the_code_of_usage(
@@ -205,6 +234,28 @@ def test_wrong_arguments_are_one_line_and_the_code_of_usage(
     assert says in line
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        ["--speculative-ddtree-budget", "16"],
+        ["--speculative-ddtree-topk-cap", "8"],
+        ["--speculative-ddtree-chain-seed", "0"],
+        ["--speculative-ddtree-mode", "shadow-linear"],
+        ["--speculative-ddtree-allow-hybrid-unsafe"],
+        ["--speculative-ddtree-log-steps", "steps"],
+    ],
+    ids=lambda flag: flag[0],
+)
+def test_a_flag_of_ddtree_without_ddtree_is_one_line(
+    pair: tuple[Path, Path], flag: list[str]
+) -> None:
+    for others in ([], flags(pair, "DFLASH")):
+        code, line = refused("--model-path", str(pair[0]), *others, *flag)
+
+        assert code == 2
+        assert f"{flag[0]} belongs to --speculative-algorithm DDTREE; drop it" in line
+
+
 @pytest.mark.parametrize("budget", ["0", "-3", "257"])
 def test_a_budget_out_of_range_is_one_line(pair: tuple[Path, Path], budget: str) -> None:
     more = ["--port", "0", "--speculative-ddtree-budget", budget]
@@ -213,14 +264,6 @@ def test_a_budget_out_of_range_is_one_line(pair: tuple[Path, Path], budget: str)
     assert code == 2
     assert "256" in line
     assert budget in line
-
-
-def test_the_shadow_mode_is_refused(pair: tuple[Path, Path]) -> None:
-    more = ["--speculative-ddtree-mode", "shadow-linear"]
-    code, line = refused("--model-path", str(pair[0]), *flags(pair, "DDTREE", *more))
-
-    assert code == 2
-    assert "no mode shadow-linear" in line
 
 
 def test_a_missing_model_is_one_line(tmp_path: Path) -> None:

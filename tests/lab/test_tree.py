@@ -11,6 +11,7 @@ from ddtree_ops_cli.lab.arrays import Floats
 from ddtree_ops_cli.lab.tree import (
     Candidates,
     DraftTree,
+    accepted_at_least,
     best_first_tree,
     chain_tree,
     root_only,
@@ -170,6 +171,26 @@ def test_the_walk_of_a_chain_is_its_accepted_prefix() -> None:
         wanted[accepted] = 40
         path, bonus = walk(tree, wants(*wanted), greedy)
         assert (path.tolist(), bonus) == (list(range(accepted + 1)), 40)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "bonus", "least"),
+    [
+        (0, 99, 0),  # no such branch
+        (0, 11, 1),  # a branch of the root
+        (1, 21, 2),
+        (1, 11, 1),  # a branch, but of another node
+        (2, 21, 2),  # the spine's end: nothing is below
+        (3, 21, 2),  # the chain goes on where the tree's spine has ended
+    ],
+)
+def test_a_pass_over_the_chain_tells_what_the_tree_would_have_accepted_at_least(
+    accepted: int, bonus: int, least: int
+) -> None:
+    # Root 0; children 10 and 11; below each 20, and 21 below 10. The spine: 0, 10, 20.
+    log_probs = np.log(np.array([[0.5, 0.45], [0.6, 0.3]], np.float32))
+    tree = best_first_tree(0, candidates(log_probs), 5)
+    assert accepted_at_least(tree, accepted, bonus) == least
 
 
 def test_a_root_alone_is_accepted_with_its_next_token() -> None:
