@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
+from importlib.metadata import distributions
 
 import pytest
 
 from ddtree_ops_cli import errors
+from ddtree_ops_cli.patchset.manifest import PatchSet
 from tests.conftest import Ddtree
 
 EXIT_CODES = {
@@ -110,3 +113,16 @@ def test_a_mistake_gets_one_line_its_exit_code_and_no_traceback(
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_version_tells_the_patch_set_apart_from_the_sglang_that_is_installed(
+    ddtree: Ddtree,
+) -> None:
+    found = json.loads(ddtree("version", "--json").stdout)
+    assert set(found) == {"ddtree", "python", "patch_sets", "sglang"}
+    assert found["patch_sets"] == {"0.5.17": PatchSet.load("0.5.17").set_hash}
+    here = {found.name: found.version for found in distributions(name="sglang")}
+    assert found["sglang"] == here.get("sglang")
+    assert f"patch set {found['patch_sets']['0.5.17'][:12]} for sglang 0.5.17" in (
+        ddtree("version").stdout
+    )

@@ -29,7 +29,8 @@ class Outcome:
     set_hash: str | None
     """The patch-set hash that was applied or reverted."""
     files: tuple[str, ...]
-    """Files written, restored or removed, relative to `site`."""
+    """Files written, restored or removed, relative to `site`; last RECORD, if there is one, and the
+    folder that keeps the originals, with a slash at its end."""
 
 
 def apply(target: Path, patches: Path | None = None, *, dry_run: bool = False) -> Outcome:
@@ -50,7 +51,8 @@ def apply(target: Path, patches: Path | None = None, *, dry_run: bool = False) -
             with _named(installation):
                 undo(installation)
             perform(installation, patch_set, contents)
-        return _outcome(here, patch_set.set_hash, changed=True, files=contents)
+        files = [*here.named("patched"), *contents] if here.journal else contents
+        return _outcome(here, patch_set.set_hash, changed=True, files=files)
 
 
 def revert(target: Path, patches: Path | None = None, *, dry_run: bool = False) -> Outcome:
@@ -115,8 +117,15 @@ def _outcome(
 ) -> Outcome:
     installation = _installed(here)
     recovered = changed and here.state == "interrupted"
+    listed = dict.fromkeys(files)
+    if changed:
+        record = installation.dist_info / "RECORD"
+        listed.pop(installation.relative(record), None)
+        if record.exists():
+            listed[installation.relative(record)] = None
+        listed[f"{installation.relative(Store.of(installation).folder)}/"] = None
     return Outcome(
-        installation.site, installation.version, changed, recovered, set_hash, tuple(files)
+        installation.site, installation.version, changed, recovered, set_hash, tuple(listed)
     )
 
 

@@ -17,6 +17,7 @@ from tests.patchset.sample import (
     ARGS,
     DIST_INFO,
     PATCHED,
+    RECORD,
     SPEC,
     STORE,
     WORKER,
@@ -64,7 +65,7 @@ def test_apply_status_revert_leave_the_wheel_as_it_was(sample: Sample) -> None:
 
     applied = patch(sample, "apply")
     assert applied.exit_code == 0
-    assert sorted(applied.stdout.split()) == sorted((*PATCHED, *ADDED))
+    assert sorted(applied.stdout.split()) == sorted((*PATCHED, *ADDED, RECORD, f"{STORE}/"))
     code, row = state(sample)
     assert code == 0
     version, word, short = row.split()
@@ -95,7 +96,7 @@ def test_check_and_dry_runs_change_nothing(sample: Sample) -> None:
         result = patch(sample, *words)
         assert result.exit_code == 0
         assert "would apply patch set " in result.stderr
-        assert sorted(result.stdout.split()) == sorted((*PATCHED, *ADDED))
+        assert sorted(result.stdout.split()) == sorted((*PATCHED, *ADDED, RECORD, f"{STORE}/"))
     assert fingerprint(sample.tree, inodes=True) == before
 
     patch(sample, "apply")

@@ -11,6 +11,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddtree_ops_cli.patchset.apply import Outcome, apply, revert
+from ddtree_ops_cli.patchset.target import Installation, locate
+from ddtree_ops_cli.patchset.verify import Survey, survey
+
 VERSION = "0.5.17"
 DIST_INFO = f"sglang-{VERSION}.dist-info"
 MODULES = "sglang/srt/speculative/ddtree"
@@ -119,6 +123,9 @@ NEW = {
 }
 
 
+Fingerprint = dict[str, tuple[object, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     tree: Path
@@ -138,6 +145,24 @@ class Sample:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         return place
+
+
+def put(sample: Sample, *, dry_run: bool = False) -> Outcome:
+    return apply(sample.tree, sample.patches, dry_run=dry_run)
+
+
+def back(sample: Sample, *, dry_run: bool = False) -> Outcome:
+    return revert(sample.tree, sample.patches, dry_run=dry_run)
+
+
+def look(sample: Sample) -> Survey:
+    return survey(sample.tree, sample.patches)
+
+
+def installation(sample: Sample) -> Installation:
+    found = locate(sample.tree)
+    assert isinstance(found, Installation)
+    return found
 
 
 def write_tree(root: Path, *, end: str = "\r\n") -> Path:
@@ -185,12 +210,12 @@ def refresh(tree: Path, patches: Path, *flags: str) -> subprocess.CompletedProce
     )
 
 
-def fingerprint(root: Path, *, inodes: bool = False) -> dict[str, tuple[object, ...]]:
+def fingerprint(root: Path, *, inodes: bool = False) -> Fingerprint:
     """Every file, folder and link below `root`: kind, mode, owner, and content or aim.
 
     With `inodes`, also which file on the disk it is, its time of change and its links.
     """
-    found: dict[str, tuple[object, ...]] = {}
+    found: Fingerprint = {}
     for place in sorted(root.rglob("*")):
         facts = place.lstat()
         aim: object = None

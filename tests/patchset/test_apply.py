@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ddtree_ops_cli.patchset.apply import Outcome, apply, revert
+from ddtree_ops_cli.patchset.apply import apply, revert
 from ddtree_ops_cli.patchset.manifest import PatchSet
-from ddtree_ops_cli.patchset.verify import Survey, survey
+from ddtree_ops_cli.patchset.verify import survey
 from tests.patchset.sample import (
     ADDED,
     ARGS,
@@ -25,30 +25,23 @@ from tests.patchset.sample import (
     SPEC,
     STORE,
     VERSION,
+    Fingerprint,
     Sample,
+    back,
     fingerprint,
+    look,
+    put,
     write_patches,
     write_tree,
 )
-
-
-def put(sample: Sample, *, dry_run: bool = False) -> Outcome:
-    return apply(sample.tree, sample.patches, dry_run=dry_run)
-
-
-def back(sample: Sample, *, dry_run: bool = False) -> Outcome:
-    return revert(sample.tree, sample.patches, dry_run=dry_run)
-
-
-def look(sample: Sample) -> Survey:
-    return survey(sample.tree, sample.patches)
 
 
 def test_apply_makes_every_file_what_the_set_says(sample: Sample) -> None:
     expected = PatchSet.load(VERSION, sample.patches).contents(sample.read)
     outcome = put(sample)
     assert (outcome.changed, outcome.recovered, outcome.version) == (True, False, VERSION)
-    assert sorted(outcome.files) == sorted((*PATCHED, *ADDED))
+    assert sorted(outcome.files[:-2]) == sorted((*PATCHED, *ADDED))
+    assert outcome.files[-2:] == (RECORD, f"{STORE}/")
     assert {path: sample.read(path) for path in expected} == expected
     here = look(sample)
     assert (here.state, here.applied_hash) == ("applied", outcome.set_hash)
@@ -92,9 +85,30 @@ def test_a_dry_run_changes_nothing_and_says_what_it_would_do(sample: Sample) -> 
     assert fingerprint(sample.tree, inodes=True) == before
     assert put(sample) == dry
     applied = fingerprint(sample.tree, inodes=True)
+    assert touched(before, applied) == set(dry.files)
     dry = back(sample, dry_run=True)
     assert fingerprint(sample.tree, inodes=True) == applied
     assert back(sample) == dry
+    assert touched(applied, before) == set(dry.files)
+
+
+def touched(before: Fingerprint, after: Fingerprint) -> set[str]:
+    """The files that differ; what is in the store counts as the store."""
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    files = {path for path in changed if Path(path).suffix or path.startswith(RECORD)}
+    return {f"{STORE}/" if path.startswith(STORE) else path for path in files}
+
+
+def test_a_dry_run_over_another_set_names_the_modules_that_go(
+    sample: Sample, tmp_path: Path
+) -> None:
+    put(sample)
+    before = fingerprint(sample.tree, inodes=True)
+    newer = write_patches(tmp_path / "newer", modules={"tree.py": b"x = 2\n"})
+    dry = apply(sample.tree, newer, dry_run=True)
+    assert f"{MODULES}/kernels/__init__.py" in dry.files
+    assert fingerprint(sample.tree, inodes=True) == before
+    assert apply(sample.tree, newer) == dry
 
 
 def test_modes_and_owners_are_kept(sample: Sample) -> None:

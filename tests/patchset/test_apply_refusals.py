@@ -13,11 +13,8 @@ from pathlib import Path
 import pytest
 
 from ddtree_ops_cli.errors import LockHeld, PatchMismatch
-from ddtree_ops_cli.patchset.apply import Outcome, apply, revert
 from ddtree_ops_cli.patchset.journal import Store, exclusive, write_new
 from ddtree_ops_cli.patchset.manifest import PatchSet
-from ddtree_ops_cli.patchset.target import Installation, locate
-from ddtree_ops_cli.patchset.verify import Survey, survey
 from tests.patchset.sample import (
     ADDED,
     ARGS,
@@ -29,26 +26,12 @@ from tests.patchset.sample import (
     VERSION,
     WORKER,
     Sample,
+    back,
     fingerprint,
+    installation,
+    look,
+    put,
 )
-
-
-def put(sample: Sample, *, dry_run: bool = False) -> Outcome:
-    return apply(sample.tree, sample.patches, dry_run=dry_run)
-
-
-def back(sample: Sample, *, dry_run: bool = False) -> Outcome:
-    return revert(sample.tree, sample.patches, dry_run=dry_run)
-
-
-def look(sample: Sample) -> Survey:
-    return survey(sample.tree, sample.patches)
-
-
-def installation(sample: Sample) -> Installation:
-    found = locate(sample.tree)
-    assert isinstance(found, Installation)
-    return found
 
 
 def _edit(path: str) -> Callable[[Sample], None]:
