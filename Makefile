@@ -53,7 +53,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	touch $@
 
 $(SGLANG)/.assembled: $(SGLANG_VENV)/.installed tests/sglang_cpu/engine.py \
-    tests/sglang_cpu/interpreter.patch $(wildcard patches/*/*)
+    tests/sglang_cpu/interpreter.patch $(wildcard patches/*/* ddtree_ops_cli/patchset/*.py)
 	$(SGLANG_BIN)/python tests/sglang_cpu/engine.py $(SGLANG_VENV)/wheel/sglang-*.whl $(SGLANG)
 	touch $@
 

@@ -2,8 +2,9 @@
 
     python tests/sglang_cpu/engine.py WHEEL DESTINATION
 
-`interpreter.patch` only opens doors (devices, dtypes, a fallback that SGLang has for other
-platforms); what the kernels compute is untouched.
+The patch set is put in as an operator puts it in, by `ddtree patch apply`. `interpreter.patch` goes
+on top and only opens doors (devices, dtypes, a fallback that SGLang has for other platforms); what
+the kernels compute is untouched.
 """
 
 from __future__ import annotations
@@ -16,22 +17,17 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PATCHES = HERE.parents[1] / "patches"
+PROJECT = HERE.parents[1]
 FAULTS = HERE / "faults"
 
 
 def assemble(wheel: Path, destination: Path) -> None:
-    """Unpacks `wheel`, applies every patch and installs the new modules."""
+    """Unpacks `wheel` and patches it."""
     shutil.rmtree(destination, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(destination)
-    for patch in sorted((PATCHES / "sglang-0.5.17").glob("*.patch")):
-        _apply(patch, destination)
-    shutil.copytree(
-        PATCHES / "ddtree",
-        destination / "sglang" / "srt" / "speculative" / "ddtree",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    apply = [sys.executable, "-m", "ddtree_ops_cli", "patch", "apply", str(destination.resolve())]
+    subprocess.run(apply, check=True, cwd=PROJECT)
     _apply(HERE / "interpreter.patch", destination)
 
 
