@@ -1,11 +1,11 @@
 #!/bin/bash
 # PID 1 of a rig host, in namespaces of its own: makes its file system, then runs sshd (and Docker).
-# Arguments: BASE HOME NAME AUTHORIZED_KEY FAKE_NVIDIA_SMI DOCKER(yes|no)
+# Settings: BASE HOST_HOME NAME KEY PARTS WEIGHTS HIERARCHIES (empty: no Docker) GPUS ACCESS
 set -e
-base=$1 home=$2 name=$3 key=$4 smi=$5 docker=$6 root=$2/root
+root=$HOST_HOME/root
 mount --make-rprivate /
-mkdir -p "$home"/{upper,work,docker} "$root"
-mount -t overlay overlay -o "lowerdir=$base,upperdir=$home/upper,workdir=$home/work" "$root"
+mkdir -p "$HOST_HOME"/{upper,work,docker} "$root"
+mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$HOST_HOME/upper,workdir=$HOST_HOME/work" "$root"
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 # The kernel is the machine's own: its settings are read-only here, those of the network excepted.
@@ -22,35 +22,55 @@ ln -sf /proc/self/fd "$root/dev/fd"
 for n in 0:stdin 1:stdout 2:stderr; do ln -sf "fd/${n%:*}" "$root/dev/${n#*:}"; done
 mount -t tmpfs shm "$root/dev/shm"
 mount -t tmpfs run "$root/run"; mkdir -p "$root"/run/{lock,sshd}
-if [ "$docker" = yes ]; then
+# GPUs without a driver: whoever may open one is told that there is no such device, others that
+# they may not.
+for ((gpu = 0; gpu < GPUS; gpu++)); do mknod -m 666 "$root/dev/nvidia$gpu" c 195 $gpu; done
+((GPUS == 0)) || mknod -m 666 "$root/dev/nvidiactl" c 195 255
+install -m755 "$PARTS/nvidia_smi.py" "$root/usr/bin/nvidia-smi"
+((GPUS == 0)) || install -m644 "$HOST_HOME/gpus.json" "$root/etc/rig-gpus.json"
+case $ACCESS in
+gpus) install -m755 "$PARTS/gpu_hook.py" "$root/usr/bin/nvidia-container-runtime-hook" ;;
+cdi) install -Dm644 "$HOST_HOME/cdi.json" "$root/etc/cdi/nvidia.json" ;;
+esac
+if [ -n "$HIERARCHIES" ]; then
   mount -t tmpfs cgroup "$root/sys/fs/cgroup"
-  for c in cpu cpuacct cpuset memory devices freezer blkio pids; do
-    mkdir "$root/sys/fs/cgroup/$c"; mount -t cgroup -o $c cgroup "$root/sys/fs/cgroup/$c"
+  for options in $HIERARCHIES; do
+    folder=$root/sys/fs/cgroup/${options#name=}
+    mkdir "$folder"
+    # One without a controller is mounted by its name alone.
+    case $options in name=*) options=none,$options ;; esac
+    mount -t cgroup -o "$options" cgroup "$folder"
   done
-  # Docker sees an out-of-memory kill only with this hierarchy.
-  mkdir "$root/sys/fs/cgroup/systemd"
-  mount -t cgroup -o none,name=systemd cgroup "$root/sys/fs/cgroup/systemd"
   # Docker's own overlays cannot lie on this one.
-  mkdir -p "$root/var/lib/docker"; mount --bind "$home/docker" "$root/var/lib/docker"
+  mkdir -p "$root/var/lib/docker"; mount --bind "$HOST_HOME/docker" "$root/var/lib/docker"
 fi
-hostname "$name"; echo "$name" >"$root/etc/hostname"
-echo "127.0.0.1 localhost $name" >"$root/etc/hosts"
+# The lab's pair of models, as weights that lie on the host.
+mkdir -p "$root/srv/models/lab-pair"; mount --bind "$WEIGHTS" "$root/srv/models/lab-pair"
+mount -o remount,bind,ro "$root/srv/models/lab-pair"
+hostname "$NAME"; echo "$NAME" >"$root/etc/hostname"
+echo "127.0.0.1 localhost $NAME" >"$root/etc/hosts"
 ip link set lo up
-install -m755 "$smi" "$root/usr/bin/nvidia-smi"
 # pivot_root, never chroot: under chroot a container's mount namespace would have the machine's
 # real root as its own.
 mkdir -p "$root/.old"; cd "$root"; pivot_root . .old; cd /; umount -l /.old; rmdir /.old
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# Nothing of the machine's own environment goes on to what runs here.
+for variable in $(compgen -e); do
+  case $variable in NAME | KEY | HIERARCHIES) ;; *) unset "$variable" ;; esac
+done
+export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
 rm -f /etc/ssh/ssh_host_*
 for type in ed25519 rsa; do ssh-keygen -q -t $type -N '' -f /etc/ssh/ssh_host_${type}_key; done
-useradd -m -s /bin/bash ops; usermod -p '*' ops
-[ "$docker" = yes ] && usermod -aG docker ops
-install -d -m700 -o ops -g ops /home/ops/.ssh
-echo "$key" >/home/ops/.ssh/authorized_keys; chown ops:ops /home/ops/.ssh/authorized_keys
+# ops may use Docker, guest may not.
+for user in ops guest; do
+  useradd -m -s /bin/bash $user; usermod -p '*' $user
+  install -d -m700 -o $user -g $user /home/$user/.ssh
+  echo "$KEY" >/home/$user/.ssh/authorized_keys; chown $user:$user /home/$user/.ssh/authorized_keys
+done
+[ -z "$HIERARCHIES" ] || usermod -aG docker ops
 mkdir -p /etc/ssh/sshd_config.d
 printf 'UsePAM no\nPasswordAuthentication no\nPerSourcePenalties no\n' >/etc/ssh/sshd_config.d/50-rig.conf
 /usr/sbin/sshd -E /var/log/sshd.log
-if [ "$docker" = yes ]; then
+if [ -n "$HIERARCHIES" ]; then
   mkdir -p /etc/docker; echo '{"features": {"cdi": true}, "live-restore": true}' >/etc/docker/daemon.json
   setsid dockerd >>/var/log/dockerd.log 2>&1 </dev/null &
 fi

@@ -15,7 +15,8 @@ from ddtree_ops_cli.profiles.load import Loaded
 from ddtree_ops_cli.profiles.locate import Library
 from ddtree_ops_cli.profiles.schema import HostProfile
 from tests.conftest import Ddtree
-from tests.rig.rig import Rig, RigHost, missing_tools
+from tests.rig import images as image_files
+from tests.rig.rig import Access, Rig, RigHost, control_hierarchies, missing_tools
 
 collect_ignore_glob = [] if "DDTREE_RIG" in os.environ else ["*"]
 
@@ -26,9 +27,9 @@ def rig() -> Iterator[Rig]:
         pytest.skip("the rig makes hosts of namespaces, which needs root: sudo make test-rig")
     if missing := missing_tools():
         pytest.skip(f"the rig needs {', '.join(missing)}: apt-get install mmdebstrap iproute2")
-    directory = Path(os.environ["DDTREE_RIG"])
-    directory.mkdir(parents=True, exist_ok=True)
-    rig = Rig(directory)
+    if not control_hierarchies():
+        pytest.skip("the rig pins GPUs with the device control group of cgroup version 1")
+    rig = Rig(Path(os.environ["DDTREE_RIG"]))
     try:
         yield rig
     finally:
@@ -68,6 +69,71 @@ def behind(rig: Rig) -> tuple[RigHost, RigHost, RigHost]:
     rig.connect(first, second, "10.77.12")
     rig.connect(second, inner, "10.77.13")
     return first, second, inner
+
+
+@pytest.fixture(scope="session")
+def images(rig: Rig) -> Path:
+    """Docker's files of the images that every Docker host has; see images.py."""
+    return image_files.built(rig)
+
+
+class DockerHosts:
+    """Hosts with Docker, the images and GPUs; each boots when a test first asks for it."""
+
+    def __init__(self, rig: Rig, images: Path) -> None:
+        self._rig, self._images = rig, images
+        self._booted: dict[str, Box] = {}
+
+    def __call__(
+        self, name: str, network: str, *, access: Access, gpus: int = 4, via: RigHost | None = None
+    ) -> Box:
+        if name not in self._booted:
+            host = self._rig.boot(
+                name,
+                docker=True,
+                gpus=gpus,
+                access=access,
+                prepare=lambda home: image_files.give(self._images, home),
+            )
+            cable = self._rig.connect(via, host, network)
+            host.await_docker()
+            self._booted[name] = Box(host, f"{network}.2", cable)
+        return self._booted[name]
+
+
+@pytest.fixture(scope="session")
+def docker_hosts(rig: Rig, images: Path) -> DockerHosts:
+    return DockerHosts(rig, images)
+
+
+def _emptied(box: Box) -> Iterator[Box]:
+    """After the test there is no container, no volume and no fault left."""
+    yield box
+    host = box.host
+    host.run(
+        "sh", "-c", "docker ps -aq | xargs -r docker rm -f -v; docker volume prune -af"
+        "; rm -f /etc/rig-nvidia-smi"
+    )  # fmt: skip
+
+
+@pytest.fixture
+def gpu_host(docker_hosts: DockerHosts) -> Iterator[Box]:
+    """Four GPUs, which containers get by `--gpus`."""
+    yield from _emptied(docker_hosts("rig1", "10.77.21", access="gpus"))
+
+
+@pytest.fixture
+def cdi_host(docker_hosts: DockerHosts) -> Iterator[Box]:
+    """Four GPUs, which containers get as CDI devices."""
+    yield from _emptied(docker_hosts("rig2", "10.77.22", access="cdi"))
+
+
+@pytest.fixture
+def inner_gpu_host(
+    docker_hosts: DockerHosts, behind: tuple[RigHost, RigHost, RigHost]
+) -> Iterator[Box]:
+    """Four GPUs on a host that only the first jump host (10.77.11.2) reaches."""
+    yield from _emptied(docker_hosts("rig3", "10.77.23", access="gpus", via=behind[0]))
 
 
 @dataclass

@@ -7,6 +7,7 @@ from where it reaches the hosts and nothing else; the machine's network is not t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -14,36 +15,21 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any, Literal
 
-_HERE = Path(__file__).parent
+from tests.rig import gpus as gpu_table
+from tests.rig import trees
+
 _CLONE_NEWNET = 0x40000000
-_PACKAGES = (
-    "ca-certificates,docker.io,docker-cli,docker-buildx,iptables,iproute2,openssh-server,"
-    "busybox-static,tini,sudo,procps,python3-minimal"
-)
-TOOLS = ("mmdebstrap", "ip", "nsenter", "unshare", "ssh-keygen")
-
-
-def build_base(directory: Path) -> Path:
-    """The tree that all hosts share: some 500 MB of Debian, which takes minutes, once.
-
-    From $DDTREE_RIG_MIRROR, or this machine's own mirror if it is a Debian.
-    """
-    base = directory / "base"
-    if not base.exists():
-        shown = ["apt-get", "indextargets", "--format", "$(SITE)", "Identifier: Packages"]
-        sites = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.split()
-        site = next(site for site in sites if "security" not in site)
-        site = os.environ.get("DDTREE_RIG_MIRROR", site)
-        half = directory / f"base.{os.getpid()}"
-        stale = ["--aptopt=Acquire::Check-Valid-Until false"]
-        build = ["mmdebstrap", "-q", "--variant=apt", *stale, f"--include={_PACKAGES}", "trixie"]
-        subprocess.run([*build, str(half), site], check=True)
-        half.rename(base)
-    return base
+_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+# Docker sees an out-of-memory kill only with the hierarchy that has no controller.
+_NAMED = "name=systemd"
+TOOLS = ("mmdebstrap", "ip", "nsenter", "unshare", "setpriv", "ssh-keygen")
+Access = Literal["gpus", "cdi"]
+"""How a host's Docker gives GPUs to containers: the hook of `--gpus`, or a CDI file."""
 
 
 @dataclass
@@ -54,14 +40,17 @@ class RigHost:
     home: Path
     leader: subprocess.Popen[str]
     addresses: list[str] = field(default_factory=list)
+    groups: list[Path] = field(default_factory=list)
+    """Its control groups, one a hierarchy."""
     networks: int = 0
 
-    def run(self, *argv: str, check: bool = True, stdin: str = "") -> str:
+    def run(self, *argv: str, check: bool = True, stdin: str | IO[bytes] | None = "") -> str:
         """As root on the host, past its sshd."""
-        enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "--"]
+        enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         plain = ["env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+        feed: dict[str, Any] = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin}
         done = subprocess.run(
-            [*enter, *plain, *argv], input=stdin, capture_output=True, text=True, timeout=60
+            [*enter, *plain, *argv], **feed, capture_output=True, text=True, timeout=120
         )
         if check and done.returncode != 0:
             raise AssertionError(f"{argv} on {self.name}: {done.stdout}{done.stderr}")
@@ -93,18 +82,46 @@ class RigHost:
         )
         self.restart_sshd()
 
+    def start_docker(self, *options: str) -> None:
+        """Returns when it answers."""
+        # A process of the host belongs into the host's control groups.
+        joined = "for group in /sys/fs/cgroup/*/cgroup.procs; do echo $$ >$group; done"
+        begin = 'setsid dockerd "$@" >>/var/log/dockerd.log 2>&1 </dev/null &'
+        self.run("bash", "-c", f"{joined}; {begin}", "start", *options)
+        self.await_docker()
+
+    def await_docker(self) -> None:
+        for _ in range(200):
+            if self.run(
+                "docker", "version", "--format", "{{.Server.Version}}", check=False
+            ).strip():
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"no Docker on {self.name}: {self.read('/var/log/dockerd.log')}")
+
+    def stop_docker(self) -> None:
+        """The daemon; containers go on, as on every host of the rig (live-restore)."""
+        self.run("sh", "-c", "pid=$(cat /run/docker.pid); kill $pid; tail --pid=$pid -f /dev/null")
+
     def off(self) -> None:
         """As if the power was cut."""
         if self.leader.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
             self.leader.wait(timeout=20)
         self.leader.stdout.close()  # type: ignore[union-attr]
+        for group in self.groups:
+            _remove_group(group)
 
 
 class Rig:
     def __init__(self, directory: Path) -> None:
-        self.base = build_base(directory)
-        self.work = Path(tempfile.mkdtemp(prefix="hosts-", dir=directory))
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        _sweep(directory)
+        # While this process still has the machine's network.
+        self.base = trees.host_tree(directory)
+        self.engine_root = trees.engine_root(directory)
+        self.work = Path(tempfile.mkdtemp(prefix=f"hosts-{os.getpid()}-", dir=directory))
         self.key = self.work / "id"
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key))
         self.hosts: list[RigHost] = []
@@ -112,29 +129,57 @@ class Rig:
         _libc("unshare", _CLONE_NEWNET)
         _run("ip", "link", "set", "lo", "up")
 
-    def boot(self, name: str, *, docker: bool = False) -> RigHost:
-        """A host without a network yet."""
+    def boot(
+        self,
+        name: str,
+        *,
+        docker: bool = False,
+        gpus: int = 0,
+        access: Access | None = None,
+        prepare: Callable[[Path], None] | None = None,
+    ) -> RigHost:
+        """A host without a network yet. `prepare` gets its folder before it starts."""
         home = self.work / name
         home.mkdir()
-        apart = ["--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child"]
-        smi, key = _HERE / "nvidia_smi.py", self.key.with_suffix(".pub").read_text().strip()
-        words = [self.base, home, name, key, smi, "yes" if docker else "no"]
+        if prepare:
+            prepare(home)
+        hierarchies = control_hierarchies() if docker else {}
+        groups = [_own_group(mount, f"{self.work.name}-{name}") for mount in hierarchies.values()]
+        apart = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        held = ["--fork", "--kill-child", "--propagation", "private"]
+        # The host ends with the process that made it, whatever ends that.
+        bound = ["setpriv", "--pdeathsig", "KILL", "unshare", *apart, *held]
+        settings = {
+            "BASE": self.base,
+            "HOST_HOME": home,
+            "NAME": name,
+            "KEY": self.key.with_suffix(".pub").read_text().strip(),
+            "PARTS": trees.HERE,
+            "WEIGHTS": trees.PACKAGE / "lab/weights",
+            "HIERARCHIES": " ".join(hierarchies),
+            "GPUS": gpus,
+            "ACCESS": access or "none",
+        }
+        (home / "gpus.json").write_text(gpu_table.table(gpus))
+        (home / "cdi.json").write_text(gpu_table.cdi(gpus))
+        join = 'for group in $GROUPS_JOINED; do echo $$ >$group/cgroup.procs; done; exec "$@"'
         with (home / "boot.log").open("w") as log:
             leader = subprocess.Popen(
-                ["unshare", *apart, "--propagation", "private", "bash", str(_HERE / "boot.sh")]
-                + [str(word) for word in words],
+                ["sh", "-c", join, "join", *bound, "bash", str(trees.HERE / "boot.sh")],
+                env={**os.environ, **{key: str(value) for key, value in settings.items()},
+                     "GROUPS_JOINED": " ".join(str(group) for group in groups)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 start_new_session=True,
-            )
+            )  # fmt: skip
         assert leader.stdout is not None
         if leader.stdout.readline().strip() != "ready":
             leader.kill()
             raise RuntimeError(f"{name} did not boot: {(home / 'boot.log').read_text()}")
         children = Path(f"/proc/{leader.pid}/task/{leader.pid}/children").read_text()
-        host = RigHost(name, int(children.split()[0]), home, leader)
+        host = RigHost(name, int(children.split()[0]), home, leader, groups=groups)
         self.hosts.append(host)
         return host
 
@@ -189,3 +234,52 @@ def _libc(name: str, *arguments: int) -> None:
 
 def missing_tools() -> Sequence[str]:
     return [tool for tool in TOOLS if shutil.which(tool) is None]
+
+
+def control_hierarchies() -> dict[str, Path]:
+    """Mount options of each version 1 hierarchy that Docker uses, and where it is mounted.
+
+    Empty if this machine has version 2 alone, where only a BPF program could pin a GPU.
+    """
+    found = {}
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount, kind, options, *_ = line.split()
+        named = [o for o in options.split(",") if o in (*_CONTROLLERS, _NAMED)]
+        if kind == "cgroup" and named:
+            found[",".join(named)] = Path(mount)
+    return found if any("devices" in options for options in found) else {}
+
+
+def _own_group(hierarchy: Path, name: str) -> Path:
+    group = hierarchy / f"ddtree-rig-{name}"
+    group.mkdir()
+    for setting in ("cpuset.cpus", "cpuset.mems"):
+        if (group / setting).exists():
+            (group / setting).write_text((hierarchy / setting).read_text())
+    return group
+
+
+def _remove_group(group: Path) -> None:
+    """With those of its containers. A process that has just been killed may keep it for a while."""
+    for _ in range(100):
+        for folder in sorted(group.rglob("*/"), key=lambda one: -len(one.parts)):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"{group} still has processes")
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what a rig left whose process was killed."""
+    for work in directory.glob("hosts-*-*"):
+        if not Path("/proc", work.name.split("-")[1]).exists():
+            shutil.rmtree(work, ignore_errors=True)
+    for mount in control_hierarchies().values():
+        for group in mount.glob("ddtree-rig-hosts-*"):
+            if not Path("/proc", group.name.split("-")[3]).exists():
+                _remove_group(group)
