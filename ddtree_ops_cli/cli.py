@@ -12,7 +12,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .commands import bench, deploy, hosts, logs, patch, profile, smoke, status, stop, version
+from .commands import (
+    bench,
+    deploy,
+    doctor,
+    hosts,
+    logs,
+    patch,
+    profile,
+    smoke,
+    status,
+    stop,
+    version,
+)
 from .errors import DdtreeError, Interrupted
 from .output.console import fail
 from .settings import Settings
@@ -72,6 +84,7 @@ app.command()(smoke.smoke)
 app.command()(bench.bench)
 app.command()(logs.logs)
 app.command()(stop.stop)
+app.command()(doctor.doctor)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(patch.app, name="patch")
 app.add_typer(profile.app, name="profile")

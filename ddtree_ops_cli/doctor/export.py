@@ -1,0 +1,74 @@
+"""The doctor as one script: the very source of `portable`, and what is to run there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import DdtreeError
+
+_PACKAGE = "ddtree_doctor"
+_HEAD = '''#!/usr/bin/env python3
+"""ddtree doctor {version}: can this host or container run SGLang with DDTree?
+
+Written by `ddtree doctor --export`. It needs Python 3.9 or later and nothing else, reads only,
+and sends nothing anywhere. `python3 FILE` for people, `python3 FILE --json` for programs.
+"""
+
+import importlib.abc
+import importlib.util
+import json
+import sys
+
+INTENT = json.loads(r"""{intent}""")
+SOURCES = {{}}
+'''
+_FOOT = f'''
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports {_PACKAGE} from the sources above."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in SOURCES:
+            return None
+        return importlib.util.spec_from_loader(name, self, is_package=name == "{_PACKAGE}")
+
+    def exec_module(self, module):
+        exec(compile(SOURCES[module.__name__], module.__name__, "exec"), module.__dict__)
+
+
+sys.meta_path.insert(0, _Finder())
+
+if __name__ == "__main__":
+    from {_PACKAGE}.script import main
+
+    sys.exit(main(INTENT))
+'''
+
+
+def script(intent: Mapping[str, Any], *, version: str) -> str:
+    """The script; equal inputs give equal text."""
+    # Triple quotes end the text that it stands in, so JSON's are written otherwise.
+    told = json.dumps(intent, sort_keys=True).replace('"""', '"\\u0022"')
+    parts = [_HEAD.format(version=version, intent=told)]
+    for file in sorted((Path(__file__).parent / "portable").glob("*.py")):
+        name = _PACKAGE if file.stem == "__init__" else f"{_PACKAGE}.{file.stem}"
+        source = file.read_text(encoding="utf-8")
+        if "'''" in source:
+            raise ValueError(f"{file}: ''' would end the text that it is carried in")
+        parts.append(f"\nSOURCES[{name!r}] = r'''\n{source}'''\n")
+    return "".join(parts) + _FOOT
+
+
+def write(file: Path, text: str) -> None:
+    """An executable file, whole or not at all. DdtreeError if it cannot be written."""
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(0o755)
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DdtreeError(f"cannot be written: {error.strerror}", where=str(file)) from error
