@@ -5,7 +5,6 @@ Where a change comes from a library, the library is real and is read by the doct
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from pathlib import Path
@@ -19,8 +18,27 @@ CASES: dict[str, dict[str, Any]] = json.loads((HERE / "failing.json").read_text(
 
 
 def healthy() -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((HERE / "healthy.json").read_text())
+    """The facts that the doctor gathered on a host with two H200, and an image as it should be.
+
+    SGLang was not yet whole there, so what concerns its packages was read from the wheels.
+    """
+    facts = read("recorded-h200.json")
+    facts["kernels"] = read("kernels-of-torch-2.11-on-2.13.json")
+    for library in facts["kernels"]["libraries"].values():
+        library["missing"], library["missing_first"] = 0, []
+        library["absent"] = ["libcuda.so.1"]
+    facts["kernels"]["torch_libraries"] = []
+    facts["pins"] = read("pins-of-sglang-0.5.17.json")
+    facts["packages"]["versions"] |= facts["pins"]["exact"]
+    facts["packages"]["twice"] = {}
+    facts["patch_set"] = {"applied": "b843d160418a", "modules": True, "changed": []}
+    facts["clock"] = {"synchronised": True}
     return facts
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((HERE / name).read_text())
+    return found
 
 
 class Everything(libraries.TorchSymbols):
@@ -38,7 +56,7 @@ def failing(check: str, folder: Path) -> dict[str, Any]:
     """The facts with which a check fails. `folder` is for altered copies of an artefact."""
     case, facts = CASES[check], healthy()
     if "kernels" in case:
-        facts["kernels"] = json.loads((HERE / case["kernels"]).read_text())
+        facts["kernels"] = read(case["kernels"])
     if "artefact" in case:
         library = ARTEFACTS / case["artefact"]
         if "loaded" in case:
@@ -89,8 +107,6 @@ def put(facts: dict[str, Any], path: str, value: Any) -> None:
         if len(words) == 1 or whole in place:
             break
         place, words = place[words[0]], words[1:]
-    if value == "twice":
-        value = [copy.deepcopy(place[whole][0]) for _ in range(2)]
     place[whole] = value
 
 

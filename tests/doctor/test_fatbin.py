@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,14 @@ def test_the_images_are_those_that_nvcc_was_asked_for(name: str, images: set[str
 )
 def test_an_image_runs_where_cuda_says_that_it_does(image: str, arch: int, runs: bool) -> None:
     assert runs_on(parsed(image), arch) == runs
+
+
+def test_the_images_of_sglangs_kernels_are_those_that_cuobjdump_lists() -> None:
+    """Both read the same wheel, sglang-kernel 0.4.5; cuobjdump 13.0 did so on a GPU host."""
+    listed = (ARTEFACTS.parent / "cuobjdump-common_ops.txt").read_text()
+    facts = json.loads((ARTEFACTS.parent / "kernels-of-torch-2.11-on-2.13.json").read_text())
+    [group] = facts["libraries"]["sm90/common_ops.abi3.so"]["images"]
+    assert set(group["images"]) == set(re.findall(r"sm_\w+", listed))
 
 
 @pytest.mark.parametrize("name", ["sm_120a", "sm_90", "compute_100f"])

@@ -13,6 +13,33 @@ from ddtree_ops_cli.hosts.gpus import Holder, failure, parse, parse_holders
 FAILURES = json.loads((Path(__file__).parent / "cases/nvidia-smi-failures.json").read_text())
 
 
+RECORDED = json.loads((Path(__file__).parent / "cases/h200.json").read_text())
+"""Of a real nvidia-smi."""
+
+
+def test_the_words_of_a_real_host_are_understood() -> None:
+    holders = parse_holders(RECORDED["holders"], RECORDED["owners"])
+    first, second = parse(RECORDED["gpus"], holders)
+    assert (first.name, first.driver, first.compute_capability) == (
+        "NVIDIA H200",
+        "580.159.04",
+        "9.0",
+    )
+    assert (first.memory_total_mib, first.mig, first.ecc) == (143771, False, True)
+    assert [(h.name, h.user, h.memory_mib) for h in first.holders] == [
+        ("python3", None, 520),
+        ("python3", "root", 1634),
+    ]
+    assert (second.index, second.holders) == (1, ())
+
+
+@pytest.mark.parametrize("case", RECORDED["failures"], ids=lambda case: str(case["exit_code"]))
+def test_the_failures_of_a_real_nvidia_smi_are_named(case: dict[str, object]) -> None:
+    found = failure(int(str(case["exit_code"])), str(case["text"]))
+    assert found.mend
+    assert " ".join(str(case["text"]).split()) in found.what
+
+
 @pytest.mark.parametrize("case", FAILURES, ids=lambda case: str(case["exit_code"]))
 def test_each_failure_is_named_with_its_mend(case: dict[str, object]) -> None:
     found = failure(int(str(case["exit_code"])), str(case["text"]))
