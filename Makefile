@@ -22,9 +22,9 @@ test-sglang: $(SGLANG)/.assembled ## real SGLang with the patches, on the CPU, k
 	$(SGLANG_BIN)/python -m pytest -o filterwarnings=default -p no:warnings \
 	  tests/sglang_cpu $(ARGS)
 
-# The first run builds the hosts' Debian here, which takes minutes.
+# The first run builds the hosts' Debian and the image of their containers here, in minutes.
 RIG ?= /var/tmp/ddtree-rig
-test-rig: $(VENV)/.installed-dev  ## real sshd hosts in namespaces, as root; needs mmdebstrap
+test-rig: $(VENV)/.installed-dev  ## real hosts with sshd, Docker and pinned GPUs, as root
 	DDTREE_RIG=$(RIG) $(BIN)/pytest tests/rig $(ARGS)
 
 lint: $(VENV)/.installed-dev

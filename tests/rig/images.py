@@ -1,8 +1,8 @@
 """The images of the rig's Docker hosts, made once by the Docker of one of them.
 
-    ddtree-rig/engine:lab             the lab engine; the labels of an image of the project
-    ddtree-rig/engine:<fault>         the same with a fault of engine/launch_server.py
-    ddtree-rig/engine:unpatched       the same without the patch set's label
+    ddtree-rig/engine:lab         the lab engine; the labels that an image of the project has
+    ddtree-rig/engine:<fault>     the same with a fault of engine/launch_server.py
+    ddtree-rig/engine:unpatched   the same without the label of the patch set
 
 A host gets them not by `docker load`, which takes seconds, but as hard links to Docker's own
 files: layers are never written to again.
@@ -10,8 +10,10 @@ files: layers are never written to again.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import yaml
@@ -21,6 +23,8 @@ from tests.rig.rig import Rig, RigHost
 
 REPOSITORY = "ddtree-rig/engine"
 ENGINE = f"{REPOSITORY}:lab"
+PROJECT_IMAGE = "ddtree/sglang:0.5.17"
+"""What a service runs whose profile names no image: here the lab engine too."""
 FAULTS = ("dies", "hangs", "deaf", "out-of-memory")
 UNPATCHED = f"{REPOSITORY}:unpatched"
 USER = "engine"
@@ -72,13 +76,19 @@ def _make(host: RigHost, root: Path, patch_set: str) -> None:
     passwd = (tree / "etc/passwd").read_text()
     (tree / "etc/passwd").unlink()
     (tree / "etc/passwd").write_text(f"{passwd}{USER}:x:{_UID}:{_UID}::/tmp:/bin/sh\n")
-    changes = [f"USER {USER}", "ENV OMP_NUM_THREADS=1", 'CMD ["python3"]']
+    # A volume that is mounted here gets this owner.
+    cache = tree / "var/cache/ddtree"
+    cache.mkdir()
+    os.chown(cache, _UID, _UID)
+    engine = f'LABEL dev.ddtree.engine="lab {version("ddtree-ops")}"'
+    changes = [f"USER {USER}", "ENV OMP_NUM_THREADS=1", 'CMD ["python3"]', engine]
     words = [word for change in changes for word in ("--change", change)]
     with subprocess.Popen(["tar", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE) as tar:
         host.run("docker", "import", *words, "-", UNPATCHED, stdin=tar.stdout)
     if tar.returncode != 0:
         raise RuntimeError("tar failed")
     _derive(host, UNPATCHED, f"LABEL dev.ddtree.patch_set={patch_set}", ENGINE)
+    host.run("docker", "tag", ENGINE, PROJECT_IMAGE)
     for name in FAULTS:
         _derive(host, ENGINE, f"ENV RIG_FAULT={name}", fault(name))
 

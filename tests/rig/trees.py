@@ -28,6 +28,7 @@ _HOST_PACKAGES = (
     "ca-certificates,docker.io,docker-cli,docker-buildx,iptables,iproute2,openssh-server,"
     "busybox-static,tini,sudo,procps,python3-minimal"
 )
+_ENGINE_PACKAGES = "python3,libstdc++6"
 _LEAN = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "locale", "man")]
 _SITE = "usr/local/lib/python3.13/dist-packages"
 _PYTHON = "3.13"
@@ -53,14 +54,14 @@ def engine_root(directory: Path) -> Path:
     wheels = [f"{name}=={version(name)}" for name in _WHEELS]
 
     def build(half: Path) -> None:
-        _debian(half, "essential", "python3", *_LEAN)
+        _debian(half, "essential", _ENGINE_PACKAGES, *_LEAN)
         # The versions of this environment, as wheels for the Python of the image.
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
         there = ["--target", str(half / _SITE), "--upgrade"]
         foreign = ["--python-version", _PYTHON, "--only-binary=:all:"]
         _run(*pip, *there, *foreign, *wheels)
 
-    return kept(directory, "engine-root", [_SUITE, _PYTHON, *wheels], build)
+    return kept(directory, "engine-root", [_SUITE, _ENGINE_PACKAGES, _PYTHON, *wheels], build)
 
 
 def add_engine(root: Path) -> None:
