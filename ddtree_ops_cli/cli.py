@@ -20,6 +20,7 @@ from .commands import (
     logs,
     patch,
     profile,
+    rollback,
     smoke,
     status,
     stop,
@@ -85,6 +86,7 @@ app.command()(bench.bench)
 app.command()(logs.logs)
 app.command()(stop.stop)
 app.command()(doctor.doctor)
+app.command()(rollback.rollback)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(patch.app, name="patch")
 app.add_typer(profile.app, name="profile")

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, DryRun, Host
+from .options import AsJson, DryRun, Hosts, LockWait, MaxFailures, MaxParallel, Why
 
 
 def deploy(
     ctx: typer.Context,
-    host: Host,
+    hosts: Hosts,
     service: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A service profile.  [default: the host's]"),
@@ -49,34 +49,34 @@ def deploy(
             "recurrent state apart. Without effect on an engine that is exact.",
         ),
     ] = False,
+    why: Why = "",
+    lock_wait: LockWait = 0.0,
+    max_parallel: MaxParallel = 16,
+    max_failures: MaxFailures = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a service and prove that it generates.
 
-    A service that is on the GPU already is replaced, and started again if the new one fails. A
-    service that is as declared, and healthy, is left alone.
+    A service that is on the GPU already is replaced: it is stopped and kept, and started again if
+    the new one fails. A service that is as declared, and healthy, is left alone.
     """
     from ..profiles.locate import Library
-    from ..rollout.apply import apply, check
-    from ..rollout.deployment import Request, prepare
-    from ..rollout.report import show_plan, show_result
-    from ..services.runtimes import open_runtime
-    from ..services.selection import select
+    from ..rollout.deployment import Request
+    from ..rollout.many import Spread, carry_out
+    from ..rollout.run import Manner
+    from ..rollout.run import deploy as deploy_on
     from ..services.spec import Overrides
 
     settings: Settings = ctx.obj
     library = Library.default(settings.profiles)
-    target = library.host(host)
-    runtime = open_runtime(target)
-    request = Request(service, model, gpu, Overrides(budget, port, allow_hybrid_unsafe))
-    if dry_run:
-        plan = prepare(library, target, runtime, request)
-        show_plan(plan, as_json=as_json)
-        check(plan, runtime)
-        return
-    with runtime.lock(f"deploy {host}"):
-        plan = prepare(library, target, runtime, request)
-        apply(plan, runtime)
-        now = select(runtime.instances(), host=host, service=None, gpu=plan.change.new.spec.gpu)
-    show_result(plan, now, as_json=as_json)
+    asked = Request(service, model, gpu, Overrides(budget, port, allow_hybrid_unsafe))
+    manner = Manner(dry_run, lock_wait, why)
+    carry_out(
+        library,
+        hosts,
+        lambda host, runtime: deploy_on(library, host, runtime, asked, manner),
+        spread=Spread(max_parallel, max_failures),
+        dry_run=dry_run,
+        as_json=as_json,
+    )

@@ -13,3 +13,37 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Show what would be done and change nothing.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Hosts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="HOST...", help="Host profiles, or @GROUP for all hosts of a group; `lab` is here."
+    ),
+]
+LockWait = Annotated[
+    float,
+    typer.Option(
+        "--lock-wait",
+        min=0,
+        metavar="SECONDS",
+        help="Wait as long for somebody else's work on the GPU.  [default: not at all]",
+        show_default=False,
+    ),
+]
+Why = Annotated[
+    str,
+    typer.Option(
+        "--why",
+        metavar="TEXT",
+        help="A reason, for the lock and the audit log.",
+        show_default=False,
+    ),
+]
+MaxParallel = Annotated[
+    int, typer.Option("--max-parallel", min=1, metavar="N", help="Hosts to work on at once.")
+]
+MaxFailures = Annotated[
+    int | None,
+    typer.Option(
+        "--max-failures", min=1, metavar="N", help="Begin no further host after so many failed."
+    ),
+]

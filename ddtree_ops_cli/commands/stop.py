@@ -5,37 +5,47 @@ from __future__ import annotations
 import typer
 
 from ..settings import Settings
-from .options import AsJson, DryRun, Gpu, Host, Service
+from .options import (
+    AsJson,
+    DryRun,
+    Gpu,
+    Hosts,
+    LockWait,
+    MaxFailures,
+    MaxParallel,
+    Service,
+    Why,
+)
 
 
 def stop(
     ctx: typer.Context,
-    host: Host,
+    hosts: Hosts,
     service: Service = None,
     gpu: Gpu = None,
+    why: Why = "",
+    lock_wait: LockWait = 0.0,
+    max_parallel: MaxParallel = 16,
+    max_failures: MaxFailures = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Stop a service with all its processes.
 
-    Its log stays until the next start on this GPU.
+    It is kept with its log: `ddtree rollback` starts it again, `ddtree prune` forgets it.
     """
     from ..profiles.locate import Library
-    from ..rollout.apply import apply
-    from ..rollout.operations import Change
-    from ..rollout.plan import plan
-    from ..rollout.playbook import load
-    from ..rollout.report import show_plan, show_result
-    from ..services.runtimes import open_runtime
-    from ..services.selection import select
+    from ..rollout.many import Spread, carry_out
+    from ..rollout.run import Manner
+    from ..rollout.run import stop as stop_on
 
     settings: Settings = ctx.obj
-    runtime = open_runtime(Library.default(settings.profiles).host(host))
-    with runtime.lock(f"stop {host}"):
-        chosen = select(runtime.instances(), host=host, service=service, gpu=gpu)
-        planned = plan(load("stop"), Change(previous=chosen, start=None))
-        if dry_run:
-            show_plan(planned, as_json=as_json)
-            return
-        apply(planned, runtime)
-    show_result(planned, None, as_json=as_json)
+    manner = Manner(dry_run, lock_wait, why)
+    carry_out(
+        Library.default(settings.profiles),
+        hosts,
+        lambda host, runtime: stop_on(host, runtime, service=service, gpu=gpu, manner=manner),
+        spread=Spread(max_parallel, max_failures),
+        dry_run=dry_run,
+        as_json=as_json,
+    )

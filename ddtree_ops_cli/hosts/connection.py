@@ -16,11 +16,12 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DdtreeError, UsageError
+from .dialogue import Dialogue, Ended, local
 from .ssh_config import Hop, SshConfig, user_config
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .link import Link
 
 _TICK_S = 0.2
+_CLOSING_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,10 @@ class Shell(Protocol):
     def run(
         self, argv: Sequence[str], *, timeout_s: float = ..., stdin: str = ...
     ) -> Completed: ...
+
+    def converse(self, argv: Sequence[str]) -> AbstractContextManager[Dialogue]:
+        """Run a command for the time of the context, to be talked with."""
+        ...
 
 
 class Connections:
@@ -163,6 +169,44 @@ class Connection:
             return self._finish(channel, link, tuple(argv), stdin, began, deadline)
 
     @contextmanager
+    def converse(self, argv: Sequence[str]) -> Iterator[Dialogue]:
+        """A command that is talked with; it ends with this connection.
+
+        Raises HostUnreachable if the link is cut, and Ended if the command is gone.
+        """
+        command = shlex.join(argv)
+        with self.channel() as (channel, link):
+            link.guarded(lambda: channel.exec_command(command), f"before `{argv[0]}` ran")
+
+            def receive(seconds: float) -> bytes | None:
+                channel.settimeout(seconds)
+                try:
+                    got: bytes = channel.recv(1 << 16)
+                except TimeoutError:
+                    got = b""
+                    if link.alive and not channel.closed and not channel.eof_received:
+                        return None
+                if not got and not link.alive:
+                    raise link.cut(f"while `{argv[0]}` ran", running=True)
+                return got
+
+            def send(data: bytes) -> None:
+                try:
+                    channel.sendall(data)
+                except OSError as error:
+                    if not link.alive:
+                        raise link.cut(f"while `{argv[0]}` ran", running=True) from error
+                    raise Ended(f"`{argv[0]}` ended", where=f"host {self.name}") from error
+
+            try:
+                yield Dialogue(f"host {self.name}", send, receive)
+            finally:
+                # Its end is waited for: what it held shall be free for the next command.
+                if link.alive and not channel.closed:
+                    channel.shutdown_write()
+                    channel.status_event.wait(_CLOSING_S)
+
+    @contextmanager
     def channel(self) -> Iterator[tuple[Any, Link]]:
         """A session channel of the connection; it waits while too many are open."""
         link = self._link(self.hop, self.name)
@@ -220,6 +264,9 @@ class ThisMachine:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def converse(self, argv: Sequence[str]) -> AbstractContextManager[Dialogue]:
+        return local(self.name, argv)
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: str = "") -> Completed:
         import subprocess

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,13 +32,32 @@ def messages() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+_speaker: ContextVar[str | None] = ContextVar("speaker", default=None)
+
+
+@contextmanager
+def speaking_of(host: str | None) -> Iterator[None]:
+    """Begin every message of this thread with the host that it is about."""
+    before = _speaker.set(host)
+    try:
+        yield
+    finally:
+        _speaker.reset(before)
+
+
+def speaker() -> str:
+    """`ct200: ` while several hosts are worked on at once, else nothing."""
+    host = _speaker.get()
+    return f"{host}: " if host else ""
+
+
 def note(text: str) -> None:
     """One line about what is happening."""
-    messages().print(text, markup=False)
+    messages().print(f"{speaker()}{text}", markup=False)
 
 
 def warn(text: str) -> None:
-    messages().print(f"warning: {text}", style="yellow", markup=False)
+    messages().print(f"{speaker()}warning: {text}", style="yellow", markup=False)
 
 
 def fail(text: str) -> None:

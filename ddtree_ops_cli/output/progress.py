@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .console import messages
+from .console import messages, speaker
 
 Progress = Callable[[str], None]
 """What a step calls to say how far it is."""
@@ -21,7 +21,7 @@ def step(title: str) -> Iterator[Progress]:
     """
     console = messages()
     begin = time.monotonic()
-    detail = ""
+    detail, whose = "", speaker()
 
     def say(text: str) -> None:
         nonlocal detail
@@ -29,7 +29,8 @@ def step(title: str) -> Iterator[Progress]:
         if status is not None:
             status.update(f"{title}: {text}")
 
-    status = console.status(title) if console.is_terminal else None
+    # One live line is all that a terminal has; beside other hosts, only what is done is said.
+    status = console.status(title) if console.is_terminal and not whose else None
     mark = "[red]✗[/red]"
     try:
         if status is not None:
@@ -40,5 +41,7 @@ def step(title: str) -> Iterator[Progress]:
         if status is not None:
             status.stop()
         took = time.monotonic() - begin
-        console.print(f"{mark} ", end="")
-        console.print(f"{title}{': ' + detail if detail else ''} ({took:.1f} s)", markup=False)
+        from rich.markup import escape
+
+        told = escape(f"{whose}{title}{': ' + detail if detail else ''} ({took:.1f} s)")
+        console.print(f"{mark} {told}")

@@ -28,6 +28,9 @@ REVISION_FORM = "a commit, tag or branch"
 SERVED_NAME = r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"
 SERVED_NAME_FORM = "an id of letters, digits, '.', '_', '/' and '-'"
 
+STATE_DIRECTORY = r"^(?:~/|/)[^\x00-\x1f]+$"
+STATE_DIRECTORY_FORM = "an absolute path on the host, or one that begins with ~/"
+
 IMAGE = r"^[a-z0-9][A-Za-z0-9._/:-]*(?:@sha256:[0-9a-f]{64})?$"
 IMAGE_FORM = "an image like repository:tag or repository@sha256:..."
 SIZE = r"^[1-9][0-9]*[kmg]$"

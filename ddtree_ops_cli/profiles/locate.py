@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ..bundled import bundled
-from ..errors import ProfileError, UsageError
+from ..errors import DdtreeError, ProfileError, UsageError
 from . import forms
 from .load import Loaded, load
 from .problems import suggestion
@@ -113,6 +113,41 @@ class Library:
             else:
                 if not loaded.value.template:
                     found[name] = loaded
+        return found
+
+    def hosts(self, names: Sequence[str]) -> dict[str, Loaded[HostProfile] | DdtreeError]:
+        """The hosts that these names mean, `@GROUP` all of a group; an invalid one is its error.
+
+        Raises UsageError for a name or a group that nothing has.
+        """
+        found: dict[str, Loaded[HostProfile] | DdtreeError] = {}
+        for name in names:
+            if name.startswith("@"):
+                found |= self._group(name.removeprefix("@"))
+                continue
+            try:
+                found[name] = self.host(name)
+            except ProfileError as error:
+                if len(names) == 1:
+                    raise
+                found[name] = error
+        return found
+
+    def _group(self, group: str) -> dict[str, Loaded[HostProfile] | DdtreeError]:
+        known: set[str] = set()
+        found: dict[str, Loaded[HostProfile] | DdtreeError] = {}
+        for name, host in self.targets().items():
+            groups = host.value.groups if isinstance(host, Loaded) else ()
+            known |= set(groups)
+            if group in groups:
+                found[name] = host
+        if not found:
+            raise UsageError(
+                f"no host is in the group '{group}'",
+                mend=suggestion(group, sorted(known))
+                if known
+                else "add `groups: [NAME]` to the profiles of its hosts",
+            )
         return found
 
     def list(self, kind: Kind) -> list[Entry]:

@@ -7,9 +7,9 @@ are written from them. Nothing is coerced: `"16"`, `16.0` and `true` are not the
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from . import forms
 from .sections import Conflict, Container, Engine, Section, Speculative, in_unit, of_form
@@ -87,6 +87,15 @@ class HostProfile(Section):
         False,
         description="smoke and bench may start a service on a free GPU for a comparison and stop "
         "it afterwards.",
+    )
+    groups: tuple[Annotated[str, StringConstraints(pattern=forms.NAME)], ...] = Field(
+        (), description="Groups that this host is in; `ddtree deploy @GROUP` means all of them."
+    )
+    state_directory: str = Field(
+        "~/.local/state/ddtree",
+        pattern=forms.STATE_DIRECTORY,
+        description="Folder on the host for the locks and the audit log.",
+        json_schema_extra=of_form(forms.STATE_DIRECTORY_FORM),
     )
 
     @field_validator("bind", "address")

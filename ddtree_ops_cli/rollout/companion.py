@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ..interrupts import shielded
 from ..output.console import note
 from ..profiles.load import Loaded
 from ..profiles.locate import Library
@@ -12,8 +13,8 @@ from ..profiles.schema import HostProfile
 from ..services.runtimes import Instance, Runtime
 from ..services.selection import select
 from .apply import apply
+from .audit import at_work
 from .deployment import Request, prepare
-from .interrupts import shielded
 from .operations import Change
 from .plan import plan
 from .playbook import load
@@ -56,12 +57,17 @@ def companion(
         yield None
         return
     note(f"starting {service} on GPU {free[0]} for the comparison")
-    with runtime.lock(f"temporary {service}"):
+    purpose = f"temporary {service}"
+    with at_work(runtime, free[0], purpose=purpose) as journal:
         start = prepare(library, host, runtime, Request(service, model, free[0]))
-        apply(start, runtime)
+        apply(start, runtime, journal, command=purpose)
     started = select(runtime.instances(), host=host.name, service=service, gpu=free[0])
     try:
         yield started
     finally:
-        with shielded(f"stopping {service}"), runtime.lock(f"temporary {service}"):
-            apply(plan(load("stop"), Change(previous=started, start=None)), runtime)
+        with (
+            shielded(f"stopping {service}"),
+            at_work(runtime, free[0], purpose=purpose) as journal,
+        ):
+            end = plan(load("stop"), Change(previous=started))
+            apply(end, runtime, journal, command=purpose)

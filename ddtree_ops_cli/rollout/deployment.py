@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
-import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
 from ..profiles.load import Loaded
 from ..profiles.locate import Library
-from ..profiles.schema import HostProfile
+from ..profiles.schema import HostProfile, ModelProfile, ServiceProfile
 from ..services.labels import Labels
 from ..services.runtimes import Runtime
 from ..services.selection import place
 from ..services.spec import Overrides, decide
-from .facts import gather
+from .facts import gather, port_holder
+from .lock import me
 from .operations import Change, Start
 from .plan import Plan, plan, playbook_for
 from .playbook import load
@@ -29,6 +28,9 @@ class Request:
     gpu: int | None = None
     overrides: Overrides = field(default_factory=Overrides)
 
+    def on(self, gpu: int) -> Request:
+        return replace(self, gpu=gpu)
+
 
 def prepare(
     library: Library, host: Loaded[HostProfile], runtime: Runtime, request: Request
@@ -37,29 +39,70 @@ def prepare(
 
     Raises UsageError and ProfileError for a request that no plan can serve.
     """
-    service = library.service(request.service or host.value.service)
-    model = library.model(request.model or service.value.model or host.value.model)
-    gpu = request.gpu
-    if gpu is None:
-        gpu = place(runtime.instances(), host=host.name, service=service.name, gpus=runtime.gpus)
-    elif gpu >= runtime.gpus:
-        raise UsageError(
-            f"no GPU {gpu}", where=f"host {host.name}", mend=f"it has 0 to {runtime.gpus - 1}"
-        )
+    service, model = _profiles(library, host, request)
+    gpu = chosen_gpu(library, host, runtime, request)
     spec = decide(host, service, model, gpu, request.overrides)
     facts = gather(runtime, spec)
     start = Start(
         spec=spec,
-        labels=Labels.of(
-            spec, engine=runtime.engine, deployer=f"{getpass.getuser()}@{platform.node()}"
-        ),
+        labels=Labels.of(spec, engine=runtime.engine, deployer=me()),
         argv=runtime.command(spec),
         environment={},
-        port_holder=facts.port_holder,
-        ready_timeout_s=host.value.ready_timeout_s,
     )
-    change = Change(previous=facts.occupant, start=start)
+    change = Change(
+        previous=facts.occupant,
+        start=start,
+        ready_timeout_s=host.value.ready_timeout_s,
+        port_holder=facts.port_holder,
+    )
     name = playbook_for(spec, facts)
     if name is None:
         return Plan("none", "Leave it as it is", change, ())
     return plan(load(name), change)
+
+
+def prepare_rollback(
+    host: Loaded[HostProfile], runtime: Runtime, gpu: int, *, to: str | None
+) -> Plan:
+    """The plan that starts again what was kept: the latest, or the one named by its identity."""
+    kept = [i for i in runtime.kept() if i.labels.gpu == gpu]
+    wanted = [i for i in kept if to is None or i.identity.removeprefix("pid ").startswith(to)]
+    if not wanted or (to is not None and len(wanted) > 1):
+        known = ", ".join(f"{i.identity} ({i.labels.service})" for i in kept)
+        raise UsageError(
+            f"no kept service {to}" if kept and to else "nothing was kept to go back to",
+            where=f"host {host.name}, GPU {gpu}",
+            mend=f"there is: {known}" if kept else f"`ddtree deploy {host.name}` starts a service",
+        )
+    again = wanted[0]
+    occupant = next((i for i in runtime.instances() if i.labels.gpu == gpu), None)
+    change = Change(
+        previous=occupant,
+        again=again,
+        ready_timeout_s=host.value.ready_timeout_s,
+        port_holder=port_holder(runtime, occupant, again.labels.bind, again.labels.port),
+    )
+    return plan(load("rollback"), change)
+
+
+def chosen_gpu(
+    library: Library, host: Loaded[HostProfile], runtime: Runtime, request: Request
+) -> int:
+    """The GPU of the request, or else where the service is, or else the first free one."""
+    if request.gpu is None:
+        service, _ = _profiles(library, host, request)
+        return place(runtime.instances(), host=host.name, service=service.name, gpus=runtime.gpus)
+    if request.gpu >= runtime.gpus:
+        raise UsageError(
+            f"no GPU {request.gpu}",
+            where=f"host {host.name}",
+            mend=f"it has 0 to {runtime.gpus - 1}",
+        )
+    return request.gpu
+
+
+def _profiles(
+    library: Library, host: Loaded[HostProfile], request: Request
+) -> tuple[Loaded[ServiceProfile], Loaded[ModelProfile]]:
+    service = library.service(request.service or host.value.service)
+    return service, library.model(request.model or service.value.model or host.value.model)

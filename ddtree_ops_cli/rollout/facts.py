@@ -26,8 +26,11 @@ def gather(runtime: Runtime, spec: ServiceSpec) -> Facts:
     if occupant is not None and occupant.state == "running":
         with EngineClient(occupant.url) as engine:
             healthy = engine.health_generate().ready
-    keeps_port = (
-        occupant is not None and occupant.state == "running" and occupant.labels.port == spec.port
-    )
-    holder = None if keeps_port else runtime.port_holder(spec.bind, spec.port)
-    return Facts(occupant, healthy, holder)
+    return Facts(occupant, healthy, port_holder(runtime, occupant, spec.bind, spec.port))
+
+
+def port_holder(runtime: Runtime, occupant: Instance | None, bind: str, port: int) -> str | None:
+    """Who listens there, if it is not the service that will be stopped first."""
+    if occupant is not None and occupant.state == "running" and occupant.labels.port == port:
+        return None
+    return runtime.port_holder(bind, port)

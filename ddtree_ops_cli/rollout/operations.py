@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import DdtreeError
-from ..output.progress import Progress
+from ..output.progress import Progress, step
 from ..services.labels import Labels
 from ..services.runtimes import Instance, Runtime
 from ..services.spec import ServiceSpec
@@ -23,17 +23,19 @@ class Start:
     labels: Labels
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    port_holder: str | None
-    """Who listens on the port already, if anybody."""
-    ready_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From what runs on a GPU to what shall run there."""
+    """From what runs on a GPU to what shall run there: a new service, a kept one, or none."""
 
     previous: Instance | None
-    start: Start | None
+    start: Start | None = None
+    again: Instance | None = None
+    """A kept service that shall run again."""
+    ready_timeout_s: float = 0.0
+    port_holder: str | None = None
+    """Who listens already on the port of what is coming, if anybody."""
 
     @property
     def old(self) -> Instance:
@@ -45,11 +47,29 @@ class Change:
         assert self.start is not None, "this playbook is for a service to be started"
         return self.start
 
+    @property
+    def kept(self) -> Instance:
+        assert self.again is not None, "this playbook is for a service that was kept"
+        return self.again
+
+    @property
+    def coming(self) -> Labels:
+        """Of the service that runs at the end."""
+        return self.new.labels if self.again is None else self.again.labels
+
+    @property
+    def gpu(self) -> int:
+        return (self.previous.labels if self.previous is not None else self.coming).gpu
+
 
 class Operation:
     """Reads, unless `changes`; `undo` is called also when `apply` broke off half-way."""
 
     changes: ClassVar[bool] = False
+
+    def needed(self, change: Change) -> bool:
+        """False leaves the step out of the plan."""
+        return True
 
     def describe(self, change: Change) -> str:
         raise NotImplementedError
@@ -71,15 +91,13 @@ class CheckEngine(Operation):
 
 class CheckPort(Operation):
     def describe(self, change: Change) -> str:
-        spec = change.new.spec
-        return f"check that {spec.bind}:{spec.port} is free"
+        return f"check that {change.coming.bind}:{change.coming.port} is free"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
-        if (holder := change.new.port_holder) is not None:
-            spec = change.new.spec
+        if change.port_holder is not None:
             raise DdtreeError(
-                f"port {spec.port} is taken: {holder}",
-                where=f"host {spec.host}",
+                f"port {change.coming.port} is taken: {change.port_holder}",
+                where=f"host {change.coming.host}",
                 mend="choose another with --port, or stop what listens there",
             )
 
@@ -87,16 +105,29 @@ class CheckPort(Operation):
 class StopPrevious(Operation):
     changes = True
 
+    def needed(self, change: Change) -> bool:
+        return change.previous is not None
+
     def describe(self, change: Change) -> str:
-        return f"stop {change.old.title} ({change.old.identity})"
+        return f"stop {change.old.title} ({change.old.identity}) and keep it"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
-        runtime.stop(change.old, grace_s=_STOP_GRACE_S)
+        runtime.retire(change.old, grace_s=_STOP_GRACE_S)
 
     def undo(self, change: Change, runtime: Runtime) -> None:
-        old = change.old
-        if old.state == "running" and not runtime.alive(old):
-            runtime.start(old.labels, old.argv, old.environment)
+        if change.old.state != "running":
+            return
+        if any(i.labels == change.old.labels and runtime.alive(i) for i in runtime.instances()):
+            return
+        # It may have been cut off before it was put aside, or before that was said.
+        kept = [i for i in runtime.kept() if i.labels == change.old.labels]
+        for left in () if kept else runtime.instances():
+            if left.labels == change.old.labels:
+                runtime.retire(left, grace_s=_STOP_GRACE_S)
+        kept = kept or [i for i in runtime.kept() if i.labels == change.old.labels]
+        if not kept:
+            raise DdtreeError(f"{change.old.title} ({change.old.identity}) is gone")
+        _again(runtime, kept[0], change.ready_timeout_s)
 
 
 class StartService(Operation):
@@ -113,29 +144,54 @@ class StartService(Operation):
     def undo(self, change: Change, runtime: Runtime) -> None:
         for instance in runtime.instances():
             if instance.labels == change.new.labels:
-                runtime.stop(instance, grace_s=_STOP_GRACE_S)
+                runtime.remove(instance, grace_s=_STOP_GRACE_S)
+
+
+class StartKept(Operation):
+    changes = True
+
+    def describe(self, change: Change) -> str:
+        return f"start {change.kept.title} ({change.kept.identity}) again"
+
+    def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
+        say(runtime.revive(change.kept).identity)
+
+    def undo(self, change: Change, runtime: Runtime) -> None:
+        for instance in runtime.instances():
+            if instance.labels == change.kept.labels:
+                runtime.retire(instance, grace_s=_STOP_GRACE_S)
 
 
 class WaitReady(Operation):
     def describe(self, change: Change) -> str:
-        return f"wait until it generates, {change.new.ready_timeout_s:.0f} s at most"
+        return f"wait until it generates, {change.ready_timeout_s:.0f} s at most"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
         from ..services.readiness import wait_ready
 
-        wait_ready(runtime, change.new.labels, timeout_s=change.new.ready_timeout_s, say=say)
+        wait_ready(runtime, change.coming, timeout_s=change.ready_timeout_s, say=say)
 
 
 class VerifyIdentity(Operation):
     def describe(self, change: Change) -> str:
-        return f"verify that it serves {change.new.spec.served_name}, with a real completion"
+        return f"verify that it serves {change.coming.served_name}, with a real completion"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
         from ..services.readiness import verify_exactness, verify_identity
 
-        verify_identity(runtime, change.new.labels, say=say)
-        if change.new.spec.tree is not None and change.new.spec.tree.allow_hybrid_unsafe:
-            verify_exactness(runtime, change.new.labels)
+        verify_identity(runtime, change.coming, say=say)
+        tree = None if change.start is None else change.start.spec.tree
+        if tree is not None and tree.allow_hybrid_unsafe:
+            verify_exactness(runtime, change.coming)
+
+
+def _again(runtime: Runtime, kept: Instance, timeout_s: float) -> None:
+    """Start what ran before, and see that it generates as it did."""
+    from ..services.readiness import wait_ready
+
+    with step(f"start {kept.title} again") as say:
+        runtime.revive(kept)
+        wait_ready(runtime, kept.labels, timeout_s=timeout_s, say=say)
 
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -143,6 +199,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "check-port": CheckPort(),
     "stop-previous": StopPrevious(),
     "start-service": StartService(),
+    "start-kept": StartKept(),
     "wait-ready": WaitReady(),
     "verify-identity": VerifyIdentity(),
 }

@@ -57,5 +57,6 @@ def plan(playbook: Playbook, change: Change) -> Plan:
                 why=step.why,
             )
             for step in playbook.steps
+            if OPERATIONS[step.operation].needed(change)
         ),
     )

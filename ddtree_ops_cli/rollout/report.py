@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
+from ..errors import DdtreeError
 from ..output import machine, tables
-from ..output.console import data, note
+from ..output.console import data, fail, note, speaking_of
 from ..services.overview import summary
-from ..services.runtimes import Instance
 from .plan import Plan
+from .run import Outcome
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> None:
-    """The steps, and the whole command line that would start the engine."""
+def show(found: Mapping[str, Outcome | DdtreeError], *, dry_run: bool, as_json: bool) -> None:
+    """What was done, or would be, on each host; JSON is `{host: {...} or {"error": text}}`."""
     if as_json:
-        machine.write(_plan_document(plan))
+        machine.write({name: _document(outcome) for name, outcome in found.items()})
         return
+    several = len(found) > 1
+    for name, outcome in found.items():
+        if isinstance(outcome, DdtreeError):
+            # The error of a single host ends the command, which says it then.
+            if several:
+                fail(f"{name}: {outcome}")
+        elif dry_run:
+            if several:
+                data().print(f"\n{name}", style="bold")
+            _show_plan(outcome.plan)
+        else:
+            with speaking_of(name if several else None):
+                _say_result(outcome)
+
+
+def _show_plan(plan: Plan) -> None:
+    """The steps, and the whole command line that would start the engine."""
     console = data()
     if not plan.steps:
         console.print(f"nothing to change: {plan.change.old.title} is healthy and as declared")
@@ -33,15 +52,20 @@ def show_plan(plan: Plan, *, as_json: bool) -> None:
         console.print(f"\n{shlex.join(plan.change.start.argv)}", markup=False, soft_wrap=True)
 
 
-def show_result(plan: Plan, now: Instance | None, *, as_json: bool) -> None:
-    """What runs on the GPU after the plan was carried out."""
-    if as_json:
-        machine.write({**_plan_document(plan), "now": None if now is None else summary(now)})
-    elif now is None:
-        note(f"{plan.change.old.title} is stopped")
+def _say_result(outcome: Outcome) -> None:
+    now = outcome.now
+    if now is None:
+        note(f"{outcome.plan.change.old.title} is stopped")
     else:
-        unchanged = "" if plan.steps else "nothing to change, healthy and as declared: "
+        unchanged = "" if outcome.plan.steps else "nothing to change, healthy and as declared: "
         note(f"{unchanged}{now.title} at {now.url}/v1, model {now.labels.served_name}")
+
+
+def _document(outcome: Outcome | DdtreeError) -> dict[str, Any]:
+    if isinstance(outcome, DdtreeError):
+        return {"error": str(outcome)}
+    now = None if outcome.now is None else summary(outcome.now)
+    return {**_plan_document(outcome.plan), "now": now}
 
 
 def _plan_document(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import time
 
 from ..engine_api.client import EngineClient
 from ..errors import Unhealthy
+from ..interrupts import rest
 from ..output.console import note, warn
 from ..output.progress import Progress
 from .labels import Labels
@@ -49,7 +50,7 @@ def wait_ready(runtime: Runtime, labels: Labels, *, timeout_s: float, say: Progr
                     mend="see its log, or raise ready_timeout_s in the host's profile",
                 )
             say(f"{waited:.0f} s, {seen}")
-            time.sleep(pause)
+            rest(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
 

@@ -26,7 +26,7 @@ def services(ddtree: Ddtree) -> list[dict[str, Any]]:
 def recorded_pid(home: Path) -> int | None:
     """The pid in the record of the only service; None between a stop and a start."""
     try:
-        [record] = home.rglob("service.json")
+        [record] = home.rglob("hosts/tiny/*/service.json")
         pid: int = json.loads(record.read_text())["pid"]
     except (ValueError, FileNotFoundError):
         return None
@@ -57,7 +57,7 @@ def test_a_deployed_tree_generates_and_a_stop_leaves_nothing(tiny: Ddtree, base_
 def test_a_dry_run_shows_the_plan_checks_and_changes_nothing(tiny: Ddtree, base_port: int) -> None:
     done = tiny("deploy", "tiny", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
+    plan = json.loads(done.stdout)["tiny"]
     assert [step["operation"] for step in plan["steps"]] == [
         "check-engine",
         "check-port",
@@ -204,10 +204,9 @@ def test_an_interrupted_deploy_leaves_nothing_behind(tiny: Ddtree, number: signa
     # The new service takes a while to load: the interrupt comes between start and ready.
     process = tiny.start("deploy", "tiny")
     deadline = time.monotonic() + 60
-    while not (records := list(tiny.home.rglob("service.json"))):
+    while (pid := recorded_pid(tiny.home)) is None:
         assert time.monotonic() < deadline
         assert process.poll() is None
-    pid = json.loads(records[0].read_text())["pid"]
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -54,22 +54,22 @@ def test_what_runs_on_the_gpu_decides_the_playbook(
 
 def start() -> Start:
     labels = Labels.of(spec(), engine="lab 0.1.0", deployer="op@desk")
-    return Start(spec(), labels, ("engine",), {}, None, 60)
+    return Start(spec(), labels, ("engine",), {})
 
 
 def test_a_replacement_stops_the_old_one_only_after_everything_that_can_be_checked() -> None:
-    planned = plan(load("replace"), Change(previous=running(spec(32)), start=start()))
+    planned = plan(load("replace"), Change(running(spec(32)), start(), ready_timeout_s=60))
     assert [(step.does, step.changes) for step in planned.steps] == [
         ("check that the engine can take lab-pair with these options", False),
         ("check that 127.0.0.1:31001 is free", False),
-        ("stop ddtree on GPU 1 (pid 4711)", True),
+        ("stop ddtree on GPU 1 (pid 4711) and keep it", True),
         ("start ddtree on GPU 1, port 31001", True),
         ("wait until it generates, 60 s at most", False),
         ("verify that it serves lab-pair, with a real completion", False),
     ]
 
 
-@pytest.mark.parametrize("name", ["deploy", "replace", "stop"])
+@pytest.mark.parametrize("name", ["deploy", "replace", "rollback", "stop"])
 def test_each_bundled_playbook_is_made_of_known_operations(name: str) -> None:
     playbook = load(name)
     assert playbook.steps

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddtree_ops_cli.errors import DdtreeError, LockHeld
+from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.services.runtimes.process import ProcessRuntime
 from tests.conftest import free_ports, living
 from tests.services.test_labels import LABELS
@@ -80,13 +80,13 @@ def test_a_service_leads_its_own_group_and_session(runtime: ProcessRuntime) -> N
 
 
 @pytest.mark.parametrize("words", [(), ("stubborn",)])
-def test_stop_ends_the_whole_group_and_forgets_it(
+def test_retiring_ends_the_whole_group_and_keeps_its_log(
     runtime: ProcessRuntime, words: tuple[str, ...]
 ) -> None:
     pid = start(runtime, *words)
     assert len(living(pid)) == 2
     [found] = runtime.instances()
-    runtime.stop(found, grace_s=GRACE_S if not words else 0.5)
+    runtime.retire(found, grace_s=GRACE_S if not words else 0.5)
     assert living(pid) == []
     assert runtime.instances() == []
     assert list(runtime.log_lines(1, last=5, follow=False)) == ["up"]
@@ -101,7 +101,7 @@ def test_a_service_that_ended_by_itself_is_dead_and_can_be_cleared(
     while runtime.instances()[0].state != "dead":
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    runtime.stop(runtime.instances()[0], grace_s=GRACE_S)
+    runtime.retire(runtime.instances()[0], grace_s=GRACE_S)
     assert runtime.instances() == []
 
 
@@ -115,12 +115,12 @@ def test_another_process_with_the_recorded_pid_is_neither_alive_nor_stopped(
         start(runtime)
         [real] = runtime.instances()
         record = json.loads(record_of(1).read_text())
-        runtime.stop(real, grace_s=GRACE_S)
+        runtime.retire(real, grace_s=GRACE_S)
         record["pid"], record["started_at"] = bystander.pid, record["started_at"] - 3600
         record_of(1).write_text(json.dumps(record))
         [stale] = runtime.instances()
         assert stale.state == "dead"
-        runtime.stop(stale, grace_s=GRACE_S)
+        runtime.retire(stale, grace_s=GRACE_S)
         assert bystander.poll() is None
     finally:
         bystander.kill()
@@ -135,37 +135,47 @@ def test_a_damaged_record_is_named_with_its_file(runtime: ProcessRuntime, text: 
         runtime.instances()
 
 
-def test_one_deploy_at_a_time_and_the_second_learns_who_has_the_lock(
+def test_a_retired_service_is_kept_with_its_log_and_can_be_revived(
     runtime: ProcessRuntime,
 ) -> None:
-    second = ProcessRuntime("lab", gpus=4)
-    with (
-        runtime.lock("deploy lab"),
-        pytest.raises(LockHeld, match=rf"pid {os.getpid()}, deploy lab"),
-        second.lock("stop lab"),
-    ):
-        raise AssertionError("the lock was given twice")
-    with runtime.lock("stop lab"):
-        pass
-
-
-def test_a_killed_holder_leaves_the_lock_free(runtime: ProcessRuntime) -> None:
-    code = (
-        "import time\n"
-        "from ddtree_ops_cli.services.runtimes.process import ProcessRuntime\n"
-        "with ProcessRuntime('lab', gpus=4).lock('deploy'):\n"
-        "    print('held', flush=True)\n    time.sleep(60)\n"
+    first = start(runtime)
+    runtime.retire(runtime.instances()[0], grace_s=GRACE_S)
+    [kept] = runtime.kept()
+    assert (kept.state, kept.labels, kept.identity) == ("kept", LABELS, f"pid {first}")
+    assert abs((kept.stopped_at or 0) - time.time()) < 60
+    again = runtime.revive(kept)
+    STARTED.append(int(again.identity.removeprefix("pid ")))
+    [found] = runtime.instances()
+    assert (found.labels, found.argv, found.environment) == (
+        kept.labels,
+        kept.argv,
+        kept.environment,
     )
-    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    with holder.stdout:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LockHeld), runtime.lock("deploy"):
-            pass
-        holder.kill()
-        holder.wait()
-    with runtime.lock("deploy"):
-        pass
+    assert runtime.kept() == []
+    deadline = time.monotonic() + 20
+    while list(runtime.log_lines(1, last=5, follow=False)) != ["up", "up"]:
+        assert time.monotonic() < deadline, "the log did not go on"
+        time.sleep(0.05)
+
+
+def test_the_latest_kept_comes_first_and_a_removed_one_is_gone(runtime: ProcessRuntime) -> None:
+    pids = []
+    for _ in range(2):
+        pids.append(start(runtime))
+        runtime.retire(runtime.instances()[0], grace_s=GRACE_S)
+    latest, earlier = runtime.kept()
+    assert [latest.identity, earlier.identity] == [f"pid {pid}" for pid in reversed(pids)]
+    runtime.remove(latest, grace_s=GRACE_S)
+    assert runtime.kept() == [earlier]
+
+
+def test_removing_a_running_service_ends_it_and_its_log(runtime: ProcessRuntime) -> None:
+    pid = start(runtime)
+    runtime.remove(runtime.instances()[0], grace_s=GRACE_S)
+    assert living(pid) == []
+    assert (runtime.instances(), runtime.kept()) == ([], [])
+    with pytest.raises(DdtreeError, match="no log"):
+        list(runtime.log_lines(1, last=5, follow=False))
 
 
 def test_a_taken_port_is_seen(runtime: ProcessRuntime) -> None:

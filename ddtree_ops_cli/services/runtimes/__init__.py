@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -15,6 +14,8 @@ from ..labels import Labels
 from ..spec import ServiceSpec
 
 if TYPE_CHECKING:
+    from ...hosts.connection import Connections
+    from ...hosts.state import HostState
     from ...profiles.load import Loaded
     from ...profiles.schema import HostProfile
 
@@ -24,7 +25,8 @@ class Instance:
     """A service that was started on a host, as the host itself remembers it."""
 
     labels: Labels
-    state: Literal["running", "dead"]
+    state: Literal["running", "dead", "kept"]
+    """Kept: stopped on purpose, and there to be started again."""
     identity: str
     """What the host calls it: `pid 4711`, or a container's id."""
     url: str
@@ -34,6 +36,8 @@ class Instance:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     """What was added to the environment for it."""
+    stopped_at: float | None = None
+    """When a kept one was stopped, in seconds since the epoch."""
 
     @property
     def title(self) -> str:
@@ -45,6 +49,8 @@ class Runtime(Protocol):
 
     gpus: int
     """How many GPUs, or places numbered like them, the host has."""
+    state: HostState
+    """Where the host keeps its locks and its audit log."""
 
     @property
     def engine(self) -> str:
@@ -56,7 +62,11 @@ class Runtime(Protocol):
         ...
 
     def instances(self) -> list[Instance]:
-        """Everything that this toolkit started here and did not stop, by GPU; dead ones too."""
+        """What this toolkit started on each GPU and did not stop, by GPU; dead ones too."""
+        ...
+
+    def kept(self) -> list[Instance]:
+        """What was stopped and can be started again, the latest first."""
         ...
 
     def check(self, spec: ServiceSpec) -> None:
@@ -67,26 +77,33 @@ class Runtime(Protocol):
         """Who listens on this port, in words; None if it is free."""
         ...
 
-    def lock(self, purpose: str) -> AbstractContextManager[None]:
-        """Keep every other deploy off this host; raises `LockHeld`, naming the holder."""
-        ...
-
     def start(
         self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str]
     ) -> Instance: ...
 
-    def stop(self, instance: Instance, *, grace_s: float) -> None:
-        """End the service with all its processes, and forget it; its log stays until the next."""
+    def retire(self, instance: Instance, *, grace_s: float) -> None:
+        """End the service with all its processes; keep what it takes to start it again."""
+        ...
+
+    def revive(self, instance: Instance) -> Instance:
+        """Start a kept service again, as it was."""
+        ...
+
+    def remove(self, instance: Instance, *, grace_s: float) -> None:
+        """End the service if it runs, and forget it, its log included."""
         ...
 
     def alive(self, instance: Instance) -> bool: ...
 
     def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
-        """The last lines of the log of the service on this GPU, then what is added to it."""
+        """The last lines of the log of the service on this GPU, then what is added to it.
+
+        Without one, of the one that was stopped last.
+        """
         ...
 
 
-def open_runtime(host: Loaded[HostProfile]) -> Runtime:
+def open_runtime(host: Loaded[HostProfile], connections: Connections | None = None) -> Runtime:
     if host.value.runtime == "process":
         from .process import ProcessRuntime
 

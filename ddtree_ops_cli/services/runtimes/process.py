@@ -3,16 +3,16 @@
 Everything lies under the XDG state directory, one folder a GPU place:
 
     hosts/<host>/<gpu>/service.json   labels, pid and start time of the process
-    hosts/<host>/<gpu>/log            its output, kept after a stop until the next start
-    hosts/<host>/lock                 held by a running deploy
+    hosts/<host>/<gpu>/log            its output
+    hosts/<host>/<gpu>/kept/<time>/   the same two files of a service that was stopped
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
+import shutil
 import signal
 import time
 from collections import deque
@@ -23,14 +23,17 @@ from typing import Any
 import psutil
 from platformdirs import user_state_path
 
-from ...errors import DdtreeError, LockHeld
+from ...errors import DdtreeError
+from ...hosts.connection import ThisMachine
+from ...hosts.state import HostState
 from ..labels import Labels
 from ..sglang_args import LAB_ENGINE, engine_args
 from ..spec import ServiceSpec
 from . import Instance
 
 _POLL_S = 0.2
-_FRESH_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_LONGER_LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_FRESH_LOG = _LONGER_LOG | os.O_TRUNC
 # psutil derives the start time from the boot time, which moves when the clock is set.
 _START_TIME_SLACK_S = 2.0
 
@@ -39,6 +42,7 @@ class ProcessRuntime:
     def __init__(self, host: str, *, gpus: int) -> None:
         self.gpus = gpus
         self._root = user_state_path("ddtree") / "hosts" / host
+        self.state = HostState(ThisMachine(host), str(self._root))
 
     def command(self, spec: ServiceSpec) -> tuple[str, ...]:
         return (*LAB_ENGINE, *engine_args(spec))
@@ -50,8 +54,16 @@ class ProcessRuntime:
         return f"lab {version('ddtree-ops')}"
 
     def instances(self) -> list[Instance]:
-        places = sorted(self._root.glob("[0-9]*"), key=lambda place: int(place.name))
-        return [found for place in places if (found := self._read(place)) is not None]
+        return [found for place in self._places() if (found := _read(place)) is not None]
+
+    def kept(self) -> list[Instance]:
+        found = [
+            instance
+            for place in self._places()
+            for folder in (place / "kept").glob("*")
+            if (instance := _read(folder)) is not None
+        ]
+        return sorted(found, key=lambda instance: -(instance.stopped_at or 0.0))
 
     def check(self, spec: ServiceSpec) -> None:
         from ...lab.server import check
@@ -71,76 +83,46 @@ class ProcessRuntime:
                 return own[0].title if own else error.strerror or "another program"
         return None
 
-    @contextlib.contextmanager
-    def lock(self, purpose: str) -> Iterator[None]:
-        self._root.mkdir(parents=True, exist_ok=True)
-        # The kernel drops the lock with the last descriptor, whatever ends this process.
-        with (self._root / "lock").open("ab+", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise LockHeld(
-                    f"another deploy holds the lock: {file.read().decode().strip()}",
-                    where=f"host {self._root.name}",
-                    mend="wait for it, or end it",
-                ) from None
-            file.truncate(0)
-            # A full disk must not keep anybody from stopping a service.
-            with contextlib.suppress(OSError):
-                file.write(f"pid {os.getpid()}, {purpose}\n".encode())
-            yield
-
     def start(
         self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str]
     ) -> Instance:
-        place = self._root / str(labels.gpu)
-        place.mkdir(parents=True, exist_ok=True)
-        # An interrupt between the start and the record would leave a process that nobody knows.
-        with _interrupts_deferred():
-            # subprocess wants to own what it starts; this process shall outlive its parent.
-            pid = os.posix_spawn(
-                argv[0],
-                list(argv),
-                {**os.environ, **environment},
-                setsid=True,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(place / "log"), _FRESH_LOG, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-            )
-            record = {
-                "pid": pid,
-                "started_at": psutil.Process(pid).create_time(),
-                "argv": list(argv),
-                "environment": dict(environment),
-                "labels": labels.to_mapping(),
-            }
-            try:
-                _write(place / "service.json", json.dumps(record, indent=2))
-            except DdtreeError:
-                _signal_group(pid, signal.SIGKILL)
-                raise
-        return _instance(record, running=True)
+        return self._spawn(labels, argv, environment, _FRESH_LOG)
 
-    def stop(self, instance: Instance, *, grace_s: float) -> None:
+    def retire(self, instance: Instance, *, grace_s: float) -> None:
+        self._end(instance, grace_s)
         place = self._root / str(instance.labels.gpu)
-        record = _load(place / "service.json")
-        if record is not None and _is_ours(record):
-            group = record["pid"]
-            _signal_group(group, signal.SIGTERM)
-            if not _wait_gone(group, grace_s):
-                _signal_group(group, signal.SIGKILL)
-                if not _wait_gone(group, grace_s):
-                    raise DdtreeError(f"process group {group} does not end", where=instance.title)
-        (place / "service.json").unlink(missing_ok=True)
+        folder = place / "kept" / f"{time.time():.3f}"
+        folder.mkdir(parents=True)
+        # The record moves last: until then the service is still listed.
+        for name in ("log", "service.json"):
+            with contextlib.suppress(FileNotFoundError):
+                (place / name).rename(folder / name)
+
+    def revive(self, instance: Instance) -> Instance:
+        place, folder = self._root / str(instance.labels.gpu), self._folder(instance)
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "log").rename(place / "log")
+        again = self._spawn(instance.labels, instance.argv, instance.environment, _LONGER_LOG)
+        shutil.rmtree(folder, ignore_errors=True)
+        return again
+
+    def remove(self, instance: Instance, *, grace_s: float) -> None:
+        if instance.state == "kept":
+            shutil.rmtree(self._folder(instance), ignore_errors=True)
+            return
+        self._end(instance, grace_s)
+        place = self._root / str(instance.labels.gpu)
+        for name in ("service.json", "log"):
+            (place / name).unlink(missing_ok=True)
 
     def alive(self, instance: Instance) -> bool:
         return self._runs(instance.labels.gpu)
 
     def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
-        path = self._root / str(gpu) / "log"
+        place = self._root / str(gpu)
+        path = place / "log"
+        if not path.exists():
+            path = max(place.glob("kept/*/log"), default=path)
         if not path.exists():
             raise DdtreeError("no log: nothing was started here", where=f"GPU {gpu}")
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -157,24 +139,76 @@ class ProcessRuntime:
         record = _load(self._root / str(gpu) / "service.json")
         return record is not None and _is_ours(record)
 
-    def _read(self, place: Path) -> Instance | None:
-        record = _load(place / "service.json")
-        if record is None:
-            return None
-        return _instance(record, running=_is_ours(record))
+    def _places(self) -> list[Path]:
+        return sorted(self._root.glob("[0-9]*"), key=lambda place: int(place.name))
+
+    def _folder(self, instance: Instance) -> Path:
+        return self._root / str(instance.labels.gpu) / "kept" / f"{instance.stopped_at:.3f}"
+
+    def _spawn(
+        self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str], log: int
+    ) -> Instance:
+        place = self._root / str(labels.gpu)
+        place.mkdir(parents=True, exist_ok=True)
+        # An interrupt between the start and the record would leave a process that nobody knows.
+        with _interrupts_deferred():
+            # subprocess wants to own what it starts; this process shall outlive its parent.
+            pid = os.posix_spawn(
+                argv[0],
+                list(argv),
+                {**os.environ, **environment},
+                setsid=True,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(place / "log"), log, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+            )
+            record = {
+                "pid": pid,
+                "started_at": psutil.Process(pid).create_time(),
+                "argv": list(argv),
+                "environment": dict(environment),
+                "labels": labels.to_mapping(),
+            }
+            try:
+                _write(place / "service.json", record)
+            except DdtreeError:
+                _signal_group(pid, signal.SIGKILL)
+                raise
+        return _instance(record)
+
+    def _end(self, instance: Instance, grace_s: float) -> None:
+        record = _load(self._root / str(instance.labels.gpu) / "service.json")
+        if record is not None and _is_ours(record):
+            group = record["pid"]
+            _signal_group(group, signal.SIGTERM)
+            if not _wait_gone(group, grace_s):
+                _signal_group(group, signal.SIGKILL)
+                if not _wait_gone(group, grace_s):
+                    raise DdtreeError(f"process group {group} does not end", where=instance.title)
 
 
-def _instance(record: Mapping[str, Any], *, running: bool) -> Instance:
+def _read(folder: Path) -> Instance | None:
+    record = _load(folder / "service.json")
+    if record is None:
+        return None
+    stopped_at = float(folder.name) if folder.parent.name == "kept" else None
+    return _instance(record, stopped_at)
+
+
+def _instance(record: Mapping[str, Any], stopped_at: float | None = None) -> Instance:
     labels = Labels.from_mapping(record["labels"])
     address = "127.0.0.1" if labels.bind == "0.0.0.0" else labels.bind
     return Instance(
         labels=labels,
-        state="running" if running else "dead",
+        state="kept" if stopped_at else "running" if _is_ours(record) else "dead",
         identity=f"pid {record['pid']}",
         url=f"http://{f'[{address}]' if ':' in address else address}:{labels.port}",
         started_at=record["started_at"],
         argv=tuple(record["argv"]),
         environment=record["environment"],
+        stopped_at=stopped_at,
     )
 
 
@@ -194,10 +228,10 @@ def _interrupts_deferred() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, record: Mapping[str, Any]) -> None:
     fresh = path.with_suffix(".new")
     try:
-        fresh.write_text(text)
+        fresh.write_text(json.dumps(record, indent=2))
         fresh.replace(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)

@@ -1,0 +1,80 @@
+"""Lines of the audit log in, runs out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddtree_ops_cli.hosts.connection import ThisMachine
+from ddtree_ops_cli.hosts.state import HostState
+from ddtree_ops_cli.rollout.audit import Journal, cut_off, history, runs_of
+from ddtree_ops_cli.rollout.lock import hold
+
+
+def begin(run: str, gpu: int = 1, **more: Any) -> str:
+    return json.dumps(
+        {"at": "2026-11-29T17:00:00Z", "run": run, "kind": "begin", "who": "op@desk",
+         "command": "deploy ct200", "playbook": "replace", "gpu": gpu, "service": "ddtree",
+         "before": "c0ffee", **more}
+    )  # fmt: skip
+
+
+def step(run: str, name: str, event: str, detail: str = "") -> str:
+    return json.dumps({"run": run, "kind": "step", "step": name, "event": event, "detail": detail})
+
+
+def end(run: str, result: str, detail: str = "") -> str:
+    return json.dumps({"run": run, "kind": "end", "result": result, "detail": detail})
+
+
+def test_events_become_runs_in_the_order_of_their_beginnings() -> None:
+    lines = [begin("a"), begin("b", gpu=0), end("b", "done"), end("a", "failed", "not ready")]
+    first, second = runs_of(lines)
+    assert (first.run, first.result, first.detail) == ("a", "failed", "not ready")
+    assert (second.run, second.gpu, second.result) == ("b", 0, "done")
+
+
+def test_a_run_without_an_end_says_how_far_it_came() -> None:
+    [run] = runs_of([begin("a"), step("a", "stop-previous", "done"), step("a", "start", "begin")])
+    assert (run.result, run.last) == (None, "start begin")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([begin("a")], "a"),
+        ([begin("a"), end("a", "failed")], None),
+        ([begin("a"), begin("b"), end("b", "done")], None),
+        ([begin("a"), begin("b", gpu=0), end("b", "done")], "a"),
+        ([], None),
+    ],
+    ids=["cut off", "ended", "mended since", "another GPU", "nothing"],
+)
+def test_only_the_last_run_on_a_gpu_can_be_left_half_done(
+    lines: list[str], found: str | None
+) -> None:
+    run = cut_off(runs_of(lines), gpu=1, held=False)
+    assert (run.run if run else None) == found
+    assert cut_off(runs_of(lines), gpu=1, held=True) is None
+
+
+def test_damaged_lines_and_runs_without_a_beginning_are_left_out() -> None:
+    lines = ["", "{", '{"run": "x"', "[]", end("lost", "done"), begin("a"), end("a", "done")]
+    assert [run.run for run in runs_of(lines)] == ["a"]
+
+
+def test_what_a_journal_writes_is_read_back_with_the_hosts_time(tmp_path: Path) -> None:
+    state = HostState(ThisMachine("here"), str(tmp_path))
+    assert history(state) == []
+    with hold(state, "gpu-1", purpose="x") as lock:
+        journal = Journal(lock)
+        journal.begin(command="deploy", playbook="deploy", gpu=1, service="ddtree", before=None)
+        journal.step("start-service", "begin", 'start ddtree: "ü"\n$(x)')
+        journal.end("done")
+    [run] = history(state)
+    assert (run.result, run.gpu, run.last) == ("done", 1, "start-service begin")
+    assert run.events[1]["detail"] == 'start ddtree: "ü"\n$(x)'
+    assert run.at.endswith("Z")
