@@ -16,10 +16,14 @@ from .commands import (
     bench,
     deploy,
     doctor,
+    history,
     hosts,
+    lock,
     logs,
     patch,
+    playbook,
     profile,
+    prune,
     rollback,
     smoke,
     status,
@@ -87,9 +91,13 @@ app.command()(logs.logs)
 app.command()(stop.stop)
 app.command()(doctor.doctor)
 app.command()(rollback.rollback)
+app.command()(history.history)
+app.command()(prune.prune)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(patch.app, name="patch")
 app.add_typer(profile.app, name="profile")
+app.add_typer(playbook.app, name="playbook")
+app.add_typer(lock.app, name="lock")
 app.command()(version.version)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from ..bundled import bundled
-from ..errors import ProfileError
+from ..errors import ProfileError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,18 @@ class Playbook:
     steps: tuple[Step, ...]
 
 
+def names() -> list[str]:
+    return sorted(file.stem for file in bundled("playbooks").glob("*.yaml"))
+
+
 def load(name: str) -> Playbook:
-    """The bundled playbook of this name; ProfileError (file and reason) if it is malformed."""
+    """The bundled playbook of this name.
+
+    Raises UsageError for a name that there is not, ProfileError (file and reason) if it is
+    malformed.
+    """
+    if name not in names():
+        raise UsageError(f"no playbook {name}", mend=f"there is: {', '.join(names())}")
     return read(bundled("playbooks") / f"{name}.yaml")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import DdtreeError
 from ..output import machine, tables
 from ..output.console import data, fail, note, speaking_of
+from ..services.drift import Drift, drift
 from ..services.overview import summary
 from .plan import Plan
 from .run import Outcome
@@ -48,6 +49,8 @@ def _show_plan(plan: Plan) -> None:
             for number, step in enumerate(plan.steps, start=1)
         ],
     )
+    for change in _drift(plan):
+        console.print(f"{change.key}: {change.runs} -> {change.declared}", markup=False)
     if plan.change.start is not None:
         console.print(f"\n{shlex.join(plan.change.start.argv)}", markup=False, soft_wrap=True)
 
@@ -74,5 +77,13 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
         "playbook": plan.playbook,
         "title": plan.title,
         "steps": list(plan.steps),
+        "drift": _drift(plan),
         "argv": None if start is None else list(start.argv),
     }
+
+
+def _drift(plan: Plan) -> list[Drift]:
+    change = plan.change
+    if change.previous is None or change.start is None:
+        return []
+    return drift(change.previous.labels, change.start.spec)

@@ -6,8 +6,9 @@ same mapping in its record.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 from .spec import ServiceSpec
@@ -34,6 +35,8 @@ class Labels:
     """Hash of everything that was decided before the start: equal means nothing to change."""
     deployer: str
     """user@machine that deployed it."""
+    spec: str | None = None
+    """What was decided, as JSON: what drift is told from."""
 
     def to_mapping(self) -> dict[str, str]:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -55,6 +58,7 @@ class Labels:
             engine=engine,
             spec_hash=spec.spec_hash,
             deployer=deployer,
+            spec=json.dumps(asdict(spec), sort_keys=True),
         )
 
     @classmethod
@@ -80,4 +84,5 @@ class Labels:
             engine=own["engine"],
             spec_hash=own["spec_hash"],
             deployer=own["deployer"],
+            spec=own.get("spec"),
         )

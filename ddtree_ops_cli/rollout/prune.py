@@ -1,0 +1,67 @@
+"""Forget services that were stopped long ago: our own, by their labels, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import LockHeld
+from ..output.console import warn
+from ..output.progress import step
+from ..services.runtimes import Instance, Runtime
+from .audit import at_work
+
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    forgotten: tuple[Instance, ...]
+    """Or to be forgotten, in a dry run."""
+    spared: tuple[Instance, ...]
+
+
+def choose(
+    kept: Sequence[Instance], *, older_than_s: float, now: float, latest_too: bool
+) -> list[Instance]:
+    """Which of the kept services to forget. Pure.
+
+    The latest of each GPU is what a rollback needs: it is spared unless `latest_too`.
+    """
+    latest: dict[int, Instance] = {}
+    for instance in kept:
+        known = latest.get(instance.labels.gpu)
+        if known is None or (instance.stopped_at or 0) > (known.stopped_at or 0):
+            latest[instance.labels.gpu] = instance
+    return [
+        instance
+        for instance in kept
+        if now - (instance.stopped_at or 0) >= older_than_s
+        and (latest_too or latest[instance.labels.gpu] is not instance)
+    ]
+
+
+def prune(
+    runtime: Runtime, *, older_than_s: float, latest_too: bool, purpose: str, dry_run: bool
+) -> Pruned:
+    """A GPU at which somebody works is left alone, with a warning."""
+    kept = runtime.kept()
+    chosen = choose(kept, older_than_s=older_than_s, now=time.time(), latest_too=latest_too)
+    forgotten: list[Instance] = [] if not dry_run else chosen
+    for gpu in sorted({i.labels.gpu for i in chosen}) if not dry_run else ():
+        mine = [i for i in chosen if i.labels.gpu == gpu]
+        try:
+            with at_work(runtime, gpu, purpose=purpose) as journal:
+                still = {(i.identity, i.stopped_at) for i in runtime.kept()}
+                ours = [i for i in mine if (i.identity, i.stopped_at) in still]
+                names = ", ".join(i.identity for i in ours)
+                journal.begin(command=purpose, playbook="prune", gpu=gpu, detail=names)
+                for instance in ours:
+                    with step(f"forget {instance.title} ({instance.identity})"):
+                        runtime.remove(instance, grace_s=_GRACE_S)
+                    forgotten.append(instance)
+                journal.end("done", f"forgot {names}")
+        except LockHeld as held:
+            warn(f"GPU {gpu} is left alone: {held}")
+    return Pruned(tuple(forgotten), tuple(i for i in kept if i not in forgotten))
