@@ -12,7 +12,7 @@ _PATIENCE_S = 10
 """For a command that is known to hang: nvidia-smi with a lost GPU, docker with a stuck daemon."""
 
 # `fact NAME COMMAND...` prints a record mark, the name and the exit code, then all output.
-_PRELUDE = r"""
+PRELUDE = r"""
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
 limited() {
   if command -v timeout >/dev/null 2>&1; then timeout -k 1 "$@"; else shift; "$@"; fi
@@ -62,7 +62,7 @@ class Answer:
 
 def script(sections: Iterable[str]) -> str:
     wanted = set(sections)
-    return _PRELUDE + "\n".join(text for name, text in _SECTIONS.items() if name in wanted) + "\n"
+    return PRELUDE + "\n".join(text for name, text in _SECTIONS.items() if name in wanted) + "\n"
 
 
 def answers(output: str) -> Mapping[str, Answer]:

@@ -51,6 +51,8 @@ class ServiceSpec:
     engine: tuple[tuple[str, str], ...]
     """Engine options that a profile sets, by SGLang's flag name without dashes."""
     extra_args: tuple[str, ...]
+    block_size: int | None = None
+    """Of the drafter, as the model profile has it."""
 
     @property
     def spec_hash(self) -> str:
@@ -106,6 +108,7 @@ def decide(
         tree=_tree(service.value, overrides) if algorithm == "DDTREE" else None,
         engine=_engine(service.value, model.value),
         extra_args=service.value.engine.extra_args,
+        block_size=model.value.block_size if drafter else None,
     )
 
 

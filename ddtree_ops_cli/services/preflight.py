@@ -1,0 +1,141 @@
+"""What would fail minutes after a start, inside the engine: weights, and memory.
+
+`preflight` is what a deploy asks; `ddtree plan` shows the same figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import DdtreeError
+from ..output.console import warn
+from .engine_options import EngineOptions
+from .memory import MAX_BUDGET, Division, divide, largest_budget
+from .rights import User
+from .shapes import GIB, MIB, Pair, Uncounted
+from .weights import Role, Source, WeightsFacts, read_weights
+from .weights_verdict import Weights, judge, judge_pair, together
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..hosts.connection import Shell
+    from ..hosts.gpus import Gpu
+    from .spec import ServiceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The weights of a service, found whole and fit for each other."""
+
+    target: Weights
+    drafter: Weights | None
+    pair: Pair
+
+
+def preflight(shell: Shell, spec: ServiceSpec, gpu: Gpu, container_user: str | None) -> None:
+    """Raises DdtreeError for weights that are not there, not whole, not readable by the container's
+    user (Docker's form; None: root) or not made for each other, and for memory that does not
+    suffice. What only makes the service smaller than it was asked to be is a warning."""
+    try:
+        models = find_models(shell, spec, container_user)
+    except Uncounted as error:
+        warn(str(error))
+        return
+    if gpu.memory_total_mib is None:
+        return
+    where = f"GPU {gpu.index} of host {spec.host}"
+    options = EngineOptions.of(spec)
+    division = divide(gpu.memory_total_mib * MIB, models.pair, options)
+    if division.refusal is not None:
+        raise DdtreeError(
+            f"it does not fit: {division.refusal}",
+            where=where,
+            mend=mend(division, models.pair, options)
+            + f"; `ddtree plan {spec.host} --gpu {gpu.index}` shows what takes how much",
+        )
+    for warning in warnings(division, options):
+        warn(f"{where}: {warning}")
+
+
+def find_models(shell: Shell, spec: ServiceSpec, container_user: str | None) -> Models:
+    """One read of the host. Raises DdtreeError for the first fault, or for both models' at once."""
+    return judge_models(read_weights(shell, sources(spec)), spec, shell.name, container_user)
+
+
+def sources(spec: ServiceSpec) -> list[Source]:
+    found = [Source("target", spec.target, spec.target_revision)]
+    if spec.drafter is not None:
+        found.append(Source("drafter", spec.drafter, spec.drafter_revision))
+    return found
+
+
+def judge_models(
+    facts: Mapping[Role, WeightsFacts], spec: ServiceSpec, host: str, container_user: str | None
+) -> Models:
+    """Pure."""
+    user = User.named(container_user)
+    found: dict[Role, Weights] = {}
+    errors: list[DdtreeError] = []
+    for role, each in facts.items():
+        try:
+            found[role] = judge(each, host=host, user=user)
+        except DdtreeError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
+    target, drafter = found["target"], found.get("drafter")
+    pair = judge_pair(target, drafter, host=host, block_size=spec.block_size)
+    return Models(target, drafter, pair)
+
+
+def mend(division: Division, pair: Pair, options: EngineOptions) -> str:
+    """What makes a service fit that does not; pure."""
+    capacity = division.capacity
+    ways = []
+    budget = largest_budget(capacity, pair, options, requests=1, context=1)
+    if options.tree and budget is not None:
+        ways.append(f"--budget {budget}")
+    # As much for the caches as SGLang itself thinks that graphs and activations can spare.
+    widest = int((1 - division.estimated_reserve / (capacity - division.runtime)) * 1000) / 1000
+    if widest > division.fraction:
+        wider = replace(options, mem_fraction_static=widest)
+        if divide(capacity, pair, wider).refusal is None:
+            ways.append(f"engine.mem_fraction_static: {widest:g} in the service's profile")
+    if not ways:
+        return "take a GPU with more memory, or a quantised target"
+    return f"{' or '.join(ways)} {'fits' if len(ways) == 1 else 'fit'}"
+
+
+def warnings(division: Division, options: EngineOptions) -> list[str]:
+    """What the engine would not say, or only in its log; pure."""
+    found = []
+    if options.uncounted:
+        found.append(f"not computed here, and of influence: {', '.join(options.uncounted)}")
+    if division.refusal is not None:
+        return found
+    if division.capped_by_states:
+        asked = f", not {division.asked}" if division.asked is not None else ""
+        found.append(
+            f"{division.running} requests are decoded at once{asked}: each takes "
+            f"{division.slots_per_request} of {division.slots} recurrent states and "
+            f"{division.rows} for its nodes; the rest wait"
+        )
+    elif division.asked is not None and division.running < division.asked:
+        found.append(f"{division.running} requests are decoded at once, not {division.asked}")
+    if division.kv_tokens < options.context_length:
+        found.append(
+            f"the longest request has {division.kv_tokens} tokens, not {options.context_length}: "
+            "more keys and values do not fit"
+        )
+    taken = sum(size for _, size in division.buffers)
+    if taken > division.reserve:
+        found.append(
+            f"{division.reserve / GIB:.1f} GiB are left to graphs and activations, and "
+            f"{taken / GIB:.1f} GiB of buffers must go there: expect to run out of memory; lower "
+            "engine.mem_fraction_static"
+        )
+    if options.budget is not None and options.budget > MAX_BUDGET:
+        found.append(f"the patch set refuses a budget above {MAX_BUDGET}")
+    return found
