@@ -22,6 +22,7 @@ from .commands import (
     logs,
     patch,
     playbook,
+    plan,
     profile,
     prune,
     rollback,
@@ -84,6 +85,7 @@ def _global_options(
 
 
 app.command()(deploy.deploy)
+app.command()(plan.plan)
 app.command()(status.status)
 app.command()(smoke.smoke)
 app.command()(bench.bench)

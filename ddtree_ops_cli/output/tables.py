@@ -22,9 +22,18 @@ def _cell(value: object) -> Text:
     return Text(text, style=_STYLES.get(word, ""))
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: str = "") -> None:
-    """Print a table to stdout; the columns named in `numeric` (space-separated) align right."""
-    right = set(numeric.split())
+def show(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numeric: str = "",
+    right: Iterable[str] = (),
+) -> None:
+    """Print a table to stdout.
+
+    The columns named in `numeric` (space-separated) or `right` align right.
+    """
+    right = {*right, *numeric.split()}
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")

@@ -12,6 +12,7 @@ from .spec import ServiceSpec
 
 _Number = TypeVar("_Number", int, float)
 _ITEMSIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_CONTEXT_LENGTH = 2048
 _SPECULATIVE_REQUESTS = 48
 """arg_groups/speculative_hook.py, where --max-running-requests is not given."""
 # arg_groups/overrides.py of 0.5.17: _MAMBA_RADIX_CACHE_ARCHS with _MAMBA_EXTRA_BUFFER_ARCHS, those
@@ -49,7 +50,7 @@ class EngineOptions:
     budget: int | None = None
     """Nodes besides the root; None without a tree to verify."""
     block_size: int = 16
-    context_length: int = 2048
+    context_length: int = _CONTEXT_LENGTH
     mem_fraction_static: float | None = None
     max_running_requests: int | None = None
     max_total_tokens: int | None = None
@@ -85,7 +86,7 @@ class EngineOptions:
             algorithm=spec.algorithm,
             budget=tree.budget if tree else None,
             block_size=spec.block_size or 16,
-            context_length=_number(flags, "context_length") or cls.context_length,
+            context_length=_number(flags, "context_length") or _CONTEXT_LENGTH,
             mem_fraction_static=_fraction(flags, "mem_fraction_static"),
             page_size=_number(flags, "page_size") or 1,
             kv_cache_dtype=flags.get("kv-cache-dtype", "auto"),

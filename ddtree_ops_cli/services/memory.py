@@ -142,9 +142,10 @@ def divide(
 
 
 def largest_budget(
-    capacity: int, pair: Pair, options: EngineOptions, *, requests: int, context: int
+    capacity: int, pair: Pair, options: EngineOptions, *, requests: int = 1, context: int = 1
 ) -> int | None:
-    """Nodes besides the root, with `requests` of `context` tokens at once; None if none fits.
+    """Nodes besides the root with which these options start and `requests` of `context` tokens run
+    at once; None if there is none.
 
     Every budget is tried: a larger one leaves fewer slots for states, and so, in steps, sometimes
     more keys and values.
@@ -152,15 +153,13 @@ def largest_budget(
     fitting = [
         budget
         for budget in range(1, MAX_BUDGET + 1)
-        if divide(
-            capacity, pair, replace(options, budget=budget, max_running_requests=requests)
-        ).holds(requests, context)
+        if divide(capacity, pair, replace(options, budget=budget)).holds(requests, context)
     ]
     return max(fitting, default=None)
 
 
 def largest_concurrency(
-    capacity: int, pair: Pair, options: EngineOptions, *, context: int
+    capacity: int, pair: Pair, options: EngineOptions, *, context: int = 1
 ) -> int | None:
     """Requests of `context` tokens at once, by these options; None if not even one fits."""
     fits, too_many = 0, _MOST_REQUESTS + 1

@@ -15,10 +15,10 @@ from .memory import MAX_BUDGET, Division, divide, largest_budget
 from .rights import User
 from .shapes import GIB, MIB, Pair, Uncounted
 from .weights import Role, Source, WeightsFacts, read_weights
-from .weights_verdict import Weights, judge, judge_pair, together
+from .weights_verdict import Weights, describe, judge, judge_pair, together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..hosts.connection import Shell
     from ..hosts.gpus import Gpu
@@ -74,13 +74,27 @@ def sources(spec: ServiceSpec) -> list[Source]:
 def judge_models(
     facts: Mapping[Role, WeightsFacts], spec: ServiceSpec, host: str, container_user: str | None
 ) -> Models:
-    """Pure."""
+    """Pure. Models that an engine can load."""
     user = User.named(container_user)
+    return _each(facts, spec, host, lambda each: judge(each, host=host, user=user))
+
+
+def describe_models(facts: Mapping[Role, WeightsFacts], spec: ServiceSpec, host: str) -> Models:
+    """Pure. Models whose weights may be missing still, by what config.json and the index say."""
+    return _each(facts, spec, host, lambda each: describe(each, host=host))
+
+
+def _each(
+    facts: Mapping[Role, WeightsFacts],
+    spec: ServiceSpec,
+    host: str,
+    read: Callable[[WeightsFacts], Weights],
+) -> Models:
     found: dict[Role, Weights] = {}
     errors: list[DdtreeError] = []
     for role, each in facts.items():
         try:
-            found[role] = judge(each, host=host, user=user)
+            found[role] = read(each)
         except DdtreeError as error:
             errors.append(error)
     if errors:
@@ -94,9 +108,12 @@ def mend(division: Division, pair: Pair, options: EngineOptions) -> str:
     """What makes a service fit that does not; pure."""
     capacity = division.capacity
     ways = []
-    budget = largest_budget(capacity, pair, options, requests=1, context=1)
-    if options.tree and budget is not None:
-        ways.append(f"--budget {budget}")
+    if options.tree:
+        one = replace(options, max_running_requests=1)
+        if (budget := largest_budget(capacity, pair, options)) is not None:
+            ways.append(f"--budget {budget}")
+        elif (budget := largest_budget(capacity, pair, one)) is not None:
+            ways.append(f"--budget {budget} with engine.max_running_requests: 1")
     # As much for the caches as SGLang itself thinks that graphs and activations can spare.
     widest = int((1 - division.estimated_reserve / (capacity - division.runtime)) * 1000) / 1000
     if widest > division.fraction:

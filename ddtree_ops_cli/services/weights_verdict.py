@@ -25,12 +25,18 @@ class Weights:
     commit: str | None
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    """By name; empty where only config.json and the index were read."""
+    declared_bytes: int | None = None
+    """Of all tensors, by the index."""
 
     @property
     def config_file(self) -> str:
         return f"{self.directory}/config.json"
 
-    def loaded_bytes(self, *, text_only: bool) -> int:
+    def loaded_bytes(self, *, text_only: bool) -> int | None:
+        """As SGLang holds them; None where nothing says it."""
+        if not self.tensors:
+            return self.declared_bytes
         halve = self.config.get("dtype", self.config.get("torch_dtype")) == "float32"
         return loaded_bytes(self.tensors, text_only=text_only, halve=halve)
 
@@ -57,12 +63,33 @@ def judge(facts: WeightsFacts, *, host: str, user: User) -> Weights:
     return Weights(facts.directory, commit, config, tensors)
 
 
+def describe(facts: WeightsFacts, *, host: str) -> Weights:
+    """What config.json and the index say, whether or not the weights are there.
+
+    Raises DdtreeError where these two are not.
+    """
+    _require_there(facts, host)
+    config = _document(facts, "config.json", facts.config, host)
+    commit = facts.cache.commit if facts.cache else None
+    metadata = None
+    if facts.index is not None:
+        metadata = _document(facts, INDEX, facts.index, host).get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return Weights(facts.directory, commit, config, {}, total if type(total) is int else None)
+
+
 def judge_pair(
     target: Weights, drafter: Weights | None, *, host: str, block_size: int | None
 ) -> Pair:
     """The shapes of both; raises DdtreeError where the drafter was made for another target."""
     shape = target_shape(target.config, where=_on(host, target.config_file))
     target_bytes = target.loaded_bytes(text_only=shape.architecture.endswith("ForCausalLM"))
+    if target_bytes is None:
+        raise DdtreeError(
+            f"nothing says how large the weights are: there is no {INDEX}",
+            where=_on(host, target.directory),
+            mend="copy it there, or the weights",
+        )
     if drafter is None:
         return Pair(shape, target_bytes, None, 0)
     where = _on(host, drafter.config_file)
@@ -79,7 +106,9 @@ def judge_pair(
             where=where,
             mend=f"set block_size: {its.block_size} in the model profile",
         )
-    return Pair(shape, target_bytes, its, drafter.loaded_bytes(text_only=False))
+    drafter_bytes = drafter.loaded_bytes(text_only=False)
+    # In bfloat16, as the published ones are.
+    return Pair(shape, target_bytes, its, drafter_bytes or 2 * its.parameters)
 
 
 def _differences(drafter: DrafterShape, target: TargetShape) -> Iterator[tuple[str, Any, Any]]:
