@@ -27,7 +27,7 @@ EXIT_CODES = {
     "Interrupted": 130,
 }
 COMMANDS = [
-    *("deploy", "status", "smoke", "bench", "logs", "stop", "doctor", "version"),
+    *("deploy", "plan", "status", "smoke", "bench", "logs", "stop", "doctor", "version"),
     *("hosts list", "hosts add", "hosts facts", "hosts trust"),
     *("profile list", "profile show", "profile check"),
 ]

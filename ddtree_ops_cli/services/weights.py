@@ -90,6 +90,7 @@ while [ $# -ge 4 ]; do
   fact "$role.index" head -c {_LARGEST_HEADER} "$directory/model.safetensors.index.json"
   number=0
   for weights in "$directory"/*.safetensors; do
+    [ -e "$weights" ] || continue
     number=$((number + 1))
     fact "$role.header.$number" header "$weights"
   done

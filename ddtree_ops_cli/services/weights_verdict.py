@@ -42,6 +42,9 @@ class Weights:
 
     @property
     def parameters(self) -> int:
+        """Half the bytes of the index where only that was read, as bfloat16 has them."""
+        if not self.tensors:
+            return (self.declared_bytes or 0) // 2
         return sum(tensor.count for tensor in self.tensors.values())
 
 
