@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-sglang test-rig lint format bench clean
+.PHONY: demo test test-sglang test-rig lint format bench bench-gpu clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
 	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
@@ -38,6 +38,11 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev     ## measures; asserts nothing
 	$(BIN)/python tools/bench_toolkit.py
+
+# No environment of its own: a GPU host without a network has PyTorch in the Python that it has.
+OUT ?= bench-gpu-results
+bench-gpu:                        ## linear against trees on this machine's GPUs; docs/bench-gpu.md
+	$(PYTHON) -m tools.bench_gpu --out $(OUT) $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(SGLANG_VENV) dist build .mypy_cache .pytest_cache .ruff_cache

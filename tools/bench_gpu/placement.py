@@ -1,0 +1,75 @@
+"""Which comparison runs on which GPU. Pure: from the devices and what the servers need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ddtree_ops_cli.errors import DdtreeError
+
+from .services import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Linear against the tree of one budget."""
+
+    budget: int
+    linear: Device
+    tree: Device
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    lanes: tuple[tuple[Match, ...], ...]
+    """One lane a GPU: its matches run one after the other, beside those of the other lanes."""
+    across: tuple[Match, ...]
+    """On the first two GPUs, after all lanes: a GPU that carries two measurements shows neither."""
+
+
+def place(
+    devices: Sequence[Device],
+    budgets: Sequence[int],
+    linear_gib: float,
+    tree_gib: Mapping[int, float],
+) -> Placement:
+    """Both servers of a match on one GPU where its memory allows that, in turn over the GPUs.
+
+    DdtreeError where a server fits on no GPU, or two only on GPUs that the host does not have.
+    """
+    lanes: list[list[Match]] = [[] for _ in devices]
+    across: list[Match] = []
+    turn = 0
+    for budget in sorted(budgets):
+        roomy = [
+            number
+            for number, device in enumerate(devices)
+            if linear_gib + tree_gib[budget] <= device.memory_mib / 1024
+        ]
+        if roomy:
+            number = roomy[turn % len(roomy)]
+            turn += 1
+            lanes[number].append(Match(budget, devices[number], devices[number]))
+            continue
+        _refuse(devices, budget, linear_gib, tree_gib[budget])
+        across.append(Match(budget, devices[0], devices[1]))
+    return Placement(tuple(tuple(lane) for lane in lanes if lane), tuple(across))
+
+
+def _refuse(devices: Sequence[Device], budget: int, linear_gib: float, tree_gib: float) -> None:
+    largest = max(linear_gib, tree_gib)
+    for device in devices[:2]:
+        if largest > device.memory_mib / 1024:
+            raise DdtreeError(
+                f"a server with budget {budget} needs {largest:.0f} GiB, more than the "
+                f"{device.memory_mib / 1024:.0f} GiB of one GPU",
+                where=f"GPU {device.index}, {device.name}",
+                mend="leave this budget out (--budgets), or take a larger GPU",
+            )
+    if len(devices) < 2:
+        raise DdtreeError(
+            f"linear and a tree of budget {budget} need {linear_gib + tree_gib:.0f} GiB together, "
+            f"more than the {devices[0].memory_mib / 1024:.0f} GiB of the only GPU",
+            where=f"GPU {devices[0].index}, {devices[0].name}",
+            mend="leave this budget out (--budgets), or take a host with two GPUs",
+        )

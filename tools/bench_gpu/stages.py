@@ -1,0 +1,229 @@
+"""The stages of a measurement on a host with GPUs. What fails is recorded and ends no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from ddtree_ops_cli.bench.run import Run
+
+from . import devices, pinned
+from .contest import Load, contest, document, joined
+from .memory import held, printed
+from .placement import Match, Placement
+from .profile import profile_server
+from .results import Results
+from .running import Running, launched
+from .services import Device, Model, Service, need
+from .shapes import Sizes
+
+READY_S = 300.0
+"""A cold start compiles Triton kernels for two to three minutes."""
+CONTEST_S = 60.0
+PROFILE_S = 90.0
+PROFILED_TOKENS = 700
+
+
+@dataclass(slots=True)
+class Bench:
+    """What all stages share."""
+
+    results: Results
+    sglang: Path
+    folder: Path
+    """Of logs and traces."""
+    together: bool
+    """Start both servers of a GPU at the same time."""
+    profiled_steps: int
+    base_port: int
+    _ports: count[int] = field(init=False)
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self._ports = count(self.base_port)
+
+    def service(
+        self, model: Model, budget: int | None, device: Device, *, off_spine: bool = False
+    ) -> Service:
+        with self._lock:
+            return Service(model, budget, device, next(self._ports), off_spine)
+
+    def launch(self, stack: ExitStack, service: Service) -> Running:
+        self.results.put(
+            "servers",
+            service.title,
+            {"argv": list(service.argv), "gpu": asdict(service.device), **self._forced(service)},
+        )
+        return stack.enter_context(launched(service, sglang=self.sglang, folder=self.folder))
+
+    def ready(self, running: Running) -> bool:
+        """Waits for it; False, with the reason recorded, if it does not start."""
+        if running.ready_after_s is not None:
+            return True
+        title = f"start {running.service.title}"
+        limit = min(READY_S, self.results.left_s())
+        self.results.attempt(title, lambda: running.wait_ready(limit))
+        return running.ready_after_s is not None
+
+    def _forced(self, service: Service) -> dict[str, Any]:
+        if service.model.accept_length is None:
+            return {}
+        where = "off the spine" if service.off_spine else "along the spine"
+        return {"forced_accept_length": service.model.accept_length, "forced": where}
+
+
+def measure_shapes(
+    bench: Bench, model: Model, size: Sizes, placement: Placement, load: Load
+) -> None:
+    """All matches, the lanes beside each other, then what is spread over two GPUs."""
+    with ThreadPoolExecutor(max(len(placement.lanes), 1)) as pool:
+        lanes = [
+            pool.submit(shapes_lane, bench, model, size, lane, load) for lane in placement.lanes
+        ]
+        for lane in lanes:
+            lane.result()
+    if placement.across:
+        shapes_lane(bench, model, size, placement.across, load)
+
+
+def shapes_lane(bench: Bench, model: Model, size: Sizes, lane: Sequence[Match], load: Load) -> None:
+    """One linear server stays; the trees come one after the other."""
+    with ExitStack() as stay:
+        linear = bench.launch(stay, bench.service(model, None, lane[0].linear))
+        if not bench.together and not bench.ready(linear):
+            return
+        for match in lane:
+            with ExitStack() as stack:
+                alone = linear.ready_after_s is not None
+                tree = bench.launch(stack, bench.service(model, match.budget, match.tree))
+                if not bench.ready(linear):
+                    return
+                _shapes_match(bench, linear, tree, size, load, alone=alone)
+
+
+def _shapes_match(
+    bench: Bench, linear: Running, tree: Running, size: Sizes, load: Load, *, alone: bool
+) -> None:
+    if not bench.ready(tree):
+        return
+    title = tree.service.title
+    bench.results.attempt(
+        f"memory {title}", lambda: _note_memory(bench, linear, tree, size, alone=alone)
+    )
+    _note_contest(bench, linear, tree, load, title)
+    for running in (linear, tree):
+        _note_profile(bench, running)
+
+
+def _note_profile(bench: Bench, running: Running) -> None:
+    title = running.service.title
+    if bench.profiled_steps == 0 or title in bench.results.document.get("profiles", {}):
+        return
+    found = bench.results.attempt(
+        f"profile {title}",
+        lambda: profile_server(
+            running.arm,
+            bench.folder / f"trace-{title}",
+            steps=bench.profiled_steps,
+            most_tokens=PROFILED_TOKENS,
+            limit_s=min(PROFILE_S, bench.results.left_s()),
+        ),
+        needs_s=30,
+    )
+    if found is not None:
+        bench.results.put("profiles", title, {**asdict(found), "idle_ms": found.idle_ms})
+
+
+def _note_memory(bench: Bench, linear: Running, tree: Running, size: Sizes, *, alone: bool) -> None:
+    holders, used = devices.holders(), devices.used_gib()
+    for running, undisturbed in ((linear, alone or not bench.together), (tree, alone)):
+        service = running.service
+        found = printed(running.log_text())
+        bench.results.put(
+            "memory",
+            service.title,
+            {
+                "needs_gib": asdict(need(service, size)) | {"total": need(service, size).total},
+                "printed_gib": asdict(found) | {"total": found.total},
+                "printed_alone": undisturbed,
+                "held_gib": held(holders, running.pids()),
+                "ready_after_s": running.ready_after_s,
+            },
+        )
+    bench.results.put("memory_used_gib", tree.service.title, used)
+
+
+def measure_lab(
+    bench: Bench, model: Model, device: Device, budgets: Sequence[int], load: Load
+) -> None:
+    """The trained pair of the package on one GPU: linear against one tree after the other."""
+    with ExitStack() as stack:
+        linear = bench.launch(stack, bench.service(model, None, device))
+        trees = [bench.launch(stack, bench.service(model, budget, device)) for budget in budgets]
+        if not bench.ready(linear):
+            return
+        for tree in trees:
+            if bench.ready(tree):
+                _note_contest(bench, linear, tree, load, tree.service.title)
+
+
+def measure_pinned(
+    bench: Bench, model: Model, pair: tuple[Device, Device], budget: int, load: Load
+) -> None:
+    """Linear and a tree on a GPU each, swapped half way; then the tree is killed."""
+    first, second = pair
+    halves = (
+        _pinned_half(bench, model, (first, second), budget, load, kill=False),
+        _pinned_half(bench, model, (second, first), budget, load, kill=True),
+    )
+    if halves[0] is not None and halves[1] is not None:
+        both = joined(halves[0], halves[1])
+        bench.results.put("contests", "pinned, both halves", document(both))
+
+
+def _pinned_half(
+    bench: Bench,
+    model: Model,
+    places: tuple[Device, Device],
+    budget: int,
+    load: Load,
+    *,
+    kill: bool,
+) -> Run | None:
+    results = bench.results
+    title = f"pinned, linear on GPU {places[0].index}, tree on GPU {places[1].index}"
+    with ExitStack() as stack:
+        linear = bench.launch(stack, bench.service(model, None, places[0]))
+        tree = bench.launch(stack, bench.service(model, budget, places[1]))
+        if not (bench.ready(linear) and bench.ready(tree)):
+            return None
+        seen = results.attempt(
+            f"sight, {title}", lambda: pinned.sight((linear, tree), bench.sglang)
+        )
+        if seen is not None:
+            results.put("pinned_sight", title, seen)
+        run = _note_contest(bench, linear, tree, load, title)
+        if kill:
+            survived = results.attempt(
+                f"kill, {title}", lambda: pinned.survive(linear, killed=tree)
+            )
+            if survived is not None:
+                results.put("pinned_kill", title, survived)
+        return run
+
+
+def _note_contest(
+    bench: Bench, linear: Running, tree: Running, load: Load, title: str
+) -> Run | None:
+    run = bench.results.attempt(
+        f"contest {title}", lambda: contest(linear, tree, load), needs_s=CONTEST_S
+    )
+    if run is not None:
+        bench.results.put("contests", title, document(run))
+    return run
