@@ -30,6 +30,10 @@ class Diagnosis:
     def blocked(self) -> bool:
         return blocked(self.findings)
 
+    @property
+    def failed_blocking(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if blocked([finding]))
+
 
 def diagnosed(place: str, facts: Mapping[str, Any]) -> Diagnosis:
     """Pure: the checks of this version of ddtree on facts that were gathered anywhere."""

@@ -49,6 +49,17 @@ def pins() -> dict[str, Any]:
     return {"sglang": importlib.metadata.version("sglang"), "exact": found}
 
 
+def torch() -> dict[str, Any]:
+    """What PyTorch's files say, without an import, which takes seconds."""
+    try:
+        place = importlib.metadata.distribution("torch").locate_file("torch/version.py")
+        text = Path(str(place)).read_text(encoding="utf-8")
+    except (importlib.metadata.PackageNotFoundError, OSError):
+        return {"unknown": "PyTorch is not installed here"}
+    found = dict(re.findall(r"^(__version__|cuda)\b[^=]*= '([^']+)'", text, re.MULTILINE))
+    return {"version": found.get("__version__"), "cuda": found.get("cuda")}
+
+
 def patch_set() -> dict[str, Any]:
     """What `ddtree patch apply` left beside SGLang, against the files as they are now."""
     try:

@@ -1,0 +1,158 @@
+"""What a build will do on a host. Pure: context and facts in, steps and refusals out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import DdtreeError
+from ..hosts.container_engine import ContainerEngine
+from ..hosts.facts import HostFacts
+from ..hosts.gpus import Gpu
+from ..hosts.unknown import Unknown
+
+Packages = Literal["locked", "base"]
+
+_GIB = 1 << 30
+_LOCKED_BYTES = 40 * _GIB
+"""An estimate: CUDA's development image, the packages once while they are installed and once in the
+image, and pip's own copies on the way."""
+_COPIES = 4
+"""Of the context: Docker's own, the layer it is copied to, its environment and the image."""
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is asked for."""
+
+    base: str
+    packages: Packages
+    cuda_archs: str
+    """GPUs to compile for at run time, as CUDA names them: `12.0a`."""
+    tag: str
+    accepted: tuple[str, ...] = ()
+    """Blocking checks that may fail in the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    host: str
+    recipe: Recipe
+    context_digest: str
+    context_bytes: int
+    context_files: int
+    arguments: Mapping[str, str]
+    """Build arguments of the Dockerfile."""
+    needed_bytes: int
+    gpu: Gpu | None
+    """With which the fresh image is tried."""
+    device: Mapping[str, Any] | None
+    """How its container asks Docker for that GPU."""
+
+    @property
+    def arch(self) -> int:
+        """Major x 10 + minor of what the image is built for."""
+        major, _, minor = self.recipe.cuda_archs.rstrip("af").partition(".")
+        return int(major) * 10 + int(minor or 0)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        recipe = self.recipe
+        gpu = f"GPU {self.gpu.index} ({self.gpu.uuid})" if self.gpu else "no GPU"
+        but = f", but for {', '.join(recipe.accepted)}" if recipe.accepted else ""
+        return (
+            f"send {self.context_files} files, {self.context_bytes / 1e6:.1f} MB, as context "
+            f"{self.context_digest[:12]}",
+            f"build on {recipe.base} with packages: {recipe.packages}, "
+            f"compute capability {recipe.cuda_archs}",
+            f"run the doctor in the image with {gpu}; every blocking check must pass{but}",
+            f"tag {recipe.tag}",
+        )
+
+
+def plan(
+    host: str,
+    recipe: Recipe,
+    *,
+    digest: str,
+    size: int,
+    files: int,
+    labels: Mapping[str, str],
+    facts: HostFacts,
+    base: Mapping[str, Any] | None,
+) -> BuildPlan:
+    """`labels` are build arguments that become labels; `base` is Docker's description of the base
+    image if the host has it.
+
+    Raises DdtreeError where the build cannot end well: no Docker, no space, a base for another
+    architecture.
+    """
+    where = f"host {host}"
+    if isinstance(facts.engine, Unknown):
+        raise DdtreeError(facts.engine.what, where=where, mend=facts.engine.mend)
+    _refuse_other_architecture(recipe, facts, base, where)
+    needed = _COPIES * size + (_LOCKED_BYTES if recipe.packages == "locked" else 0)
+    _refuse_full_disk(facts, facts.engine, needed, where)
+    gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus
+    idle = [gpu for gpu in gpus if not gpu.holders]
+    arguments = {
+        "BASE": recipe.base,
+        "PACKAGES": recipe.packages,
+        "CUDA_ARCHS": recipe.cuda_archs,
+        "DEEPGEMM": "0" if recipe.cuda_archs.startswith("12.") else "1",
+        "CONTEXT": digest,
+        **labels,
+    }
+    gpu = next(iter((*idle, *gpus)), None) if facts.engine.gpu_access else None
+    return BuildPlan(
+        host=host,
+        recipe=recipe,
+        context_digest=digest,
+        context_bytes=size,
+        context_files=files,
+        arguments=arguments,
+        needed_bytes=needed,
+        gpu=gpu,
+        device=device_request(gpu, facts.engine) if gpu else None,
+    )
+
+
+def device_request(gpu: Gpu, engine: ContainerEngine) -> dict[str, Any]:
+    """One GPU for a container, in the words of Docker's API."""
+    if "gpus" in engine.gpu_access:
+        return {"Driver": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu"]]}
+    return {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu.uuid}"]}
+
+
+def _refuse_other_architecture(
+    recipe: Recipe, facts: HostFacts, base: Mapping[str, Any] | None, where: str
+) -> None:
+    if base is None or isinstance(facts.system, Unknown):
+        return
+    here = _ARCHITECTURES.get(facts.system.architecture, facts.system.architecture)
+    its = str(base.get("Architecture") or here)
+    if its != here:
+        raise DdtreeError(
+            f"the base {recipe.base} is for {its}; the host is {here}",
+            where=where,
+            mend=f"on the host: `docker pull --platform linux/{here} {recipe.base}`",
+        )
+
+
+def _refuse_full_disk(facts: HostFacts, engine: ContainerEngine, needed: int, where: str) -> None:
+    if isinstance(facts.disks, Unknown):
+        return
+    # The longest mount point that Docker's folder lies under.
+    mounts = [d for d in facts.disks if f"{engine.root}/".startswith(d.mount.rstrip("/") + "/")]
+    if not mounts:
+        return
+    disk = max(mounts, key=lambda disk: len(disk.mount))
+    if disk.free_bytes < needed:
+        raise DdtreeError(
+            f"{disk.mount} has {disk.free_bytes / _GIB:.1f} GiB free for {engine.root}; the build "
+            f"needs about {needed / _GIB:.1f}",
+            where=where,
+            mend="`ddtree image prune` removes the images of earlier builds",
+        )

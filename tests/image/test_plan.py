@@ -1,0 +1,95 @@
+"""What a build would do, and what keeps it from beginning; from data alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ddtree_ops_cli.errors import DdtreeError
+from ddtree_ops_cli.hosts.container_engine import ContainerEngine, failure
+from ddtree_ops_cli.hosts.facts import Disk, HostFacts, System
+from ddtree_ops_cli.hosts.gpus import Gpu, Holder
+from ddtree_ops_cli.image.plan import BuildPlan, Recipe, plan
+
+GIB = 1 << 30
+RECIPE = Recipe("cuda:13", "locked", "12.0a", "ddtree/sglang:0.5.17")
+
+
+def gpu(index: int, *holders: Holder) -> Gpu:
+    return Gpu(index, f"GPU-{index}", "x", 97887, 4, "12.0", "580.95", None, None, holders)
+
+
+ENGINE = ContainerEngine("26.1", "/var/lib/docker", False, "overlay2", ("gpus",))
+FACTS = HostFacts(
+    system=System("gpu1", "Linux 6", "x86_64", "Debian"),
+    engine=ENGINE,
+    disks=(Disk("/", 500 * GIB, 9 * GIB), Disk("/var", 900 * GIB, 100 * GIB)),
+    gpus=(gpu(0, Holder(7, "ops", "python3", 900)), gpu(1)),
+)
+
+
+def planned(
+    facts: HostFacts = FACTS, recipe: Recipe = RECIPE, base: dict[str, Any] | None = None
+) -> BuildPlan:
+    return plan(
+        "gpu1", recipe, digest="c0ffee" * 10, size=80_000_000, files=3900,
+        labels={"VERSION": "1"}, facts=facts, base=base,
+    )  # fmt: skip
+
+
+def test_the_steps_are_told_in_order_with_what_they_take() -> None:
+    assert planned().steps == (
+        "send 3900 files, 80.0 MB, as context c0ffeec0ffee",
+        "build on cuda:13 with packages: locked, compute capability 12.0a",
+        "run the doctor in the image with GPU 1 (GPU-1); every blocking check must pass",
+        "tag ddtree/sglang:0.5.17",
+    )
+
+
+def test_what_was_accepted_is_said() -> None:
+    steps = planned(recipe=replace(RECIPE, accepted=("jit-compile",))).steps
+    assert steps[2].endswith("must pass, but for jit-compile")
+
+
+@pytest.mark.parametrize(("archs", "deepgemm"), [("12.0a", "0"), ("10.0a", "1"), ("9.0a", "1")])
+def test_deepgemm_is_off_on_blackwell_alone(archs: str, deepgemm: str) -> None:
+    made = planned(recipe=replace(RECIPE, cuda_archs=archs))
+    assert made.arguments["DEEPGEMM"] == deepgemm
+    assert made.arch == int(archs.rstrip("a").replace(".", ""))
+
+
+def test_a_host_whose_containers_get_no_gpu_tries_the_image_without_one() -> None:
+    engine = replace(ENGINE, gpu_access=())
+    made = planned(replace(FACTS, engine=engine))
+    assert made.gpu is None
+    assert "with no GPU;" in made.steps[2]
+
+
+@pytest.mark.parametrize(
+    ("facts", "base", "says"),
+    [
+        (replace(FACTS, engine=failure(127, "")), None, "Docker is not installed"),
+        (
+            replace(FACTS, disks=(Disk("/", 500 * GIB, 9 * GIB),)),
+            None,
+            "/ has 9.0 GiB free for /var/lib/docker; the build needs about 40.3",
+        ),
+        (FACTS, {"Architecture": "arm64"}, "the base cuda:13 is for arm64; the host is amd64"),
+    ],
+    ids=["no Docker", "no space", "another architecture"],
+)
+def test_a_build_that_cannot_end_well_does_not_begin(
+    facts: HostFacts, base: dict[str, Any] | None, says: str
+) -> None:
+    with pytest.raises(DdtreeError) as caught:
+        planned(facts, base=base)
+    assert says in str(caught.value)
+    assert str(caught.value).startswith("host gpu1: ")
+    assert caught.value.mend
+
+
+def test_a_small_base_needs_no_more_space_than_the_context_takes() -> None:
+    facts = replace(FACTS, disks=(Disk("/", 500 * GIB, 1 * GIB),))
+    assert planned(facts, replace(RECIPE, packages="base")).needed_bytes == 320_000_000
