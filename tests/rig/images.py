@@ -28,7 +28,7 @@ PROJECT_IMAGE = "ddtree/sglang:0.5.17"
 FAULTS = ("dies", "hangs", "deaf", "out-of-memory")
 UNPATCHED = f"{REPOSITORY}:unpatched"
 USER = "engine"
-_UID = 1500
+USER_ID = 1500
 _MANIFEST = trees.HERE.parents[1] / "patches/sglang-0.5.17/manifest.yaml"
 _FILES = ("image", "overlay2")
 """Of Docker's folder, what makes up its images."""
@@ -75,11 +75,11 @@ def _make(host: RigHost, root: Path, patch_set: str) -> None:
     trees.add_engine(tree)
     passwd = (tree / "etc/passwd").read_text()
     (tree / "etc/passwd").unlink()
-    (tree / "etc/passwd").write_text(f"{passwd}{USER}:x:{_UID}:{_UID}::/tmp:/bin/sh\n")
+    (tree / "etc/passwd").write_text(f"{passwd}{USER}:x:{USER_ID}:{USER_ID}::/tmp:/bin/sh\n")
     # A volume that is mounted here gets this owner.
     cache = tree / "var/cache/ddtree"
     cache.mkdir()
-    os.chown(cache, _UID, _UID)
+    os.chown(cache, USER_ID, USER_ID)
     engine = f'LABEL dev.ddtree.engine="lab {version("ddtree-ops")}"'
     changes = [f"USER {USER}", "ENV OMP_NUM_THREADS=1", 'CMD ["python3"]', engine]
     words = [word for change in changes for word in ("--change", change)]

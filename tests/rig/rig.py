@@ -103,11 +103,17 @@ class RigHost:
         """The daemon; containers go on, as on every host of the rig (live-restore)."""
         self.run("sh", "-c", "pid=$(cat /run/docker.pid); kill $pid; tail --pid=$pid -f /dev/null")
 
+    def cut(self) -> None:
+        """Begin what `off` waits for."""
+        if self.leader.returncode is not None:
+            return  # Its number may be another's by now.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
     def off(self) -> None:
         """As if the power was cut."""
-        if self.leader.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.leader.wait(timeout=20)
+        self.cut()
+        self.leader.wait(timeout=20)
         self.leader.stdout.close()  # type: ignore[union-attr]
         for group in self.groups:
             _remove_group(group)
@@ -209,6 +215,8 @@ class Rig:
         _run("ip", "link", "set", cable, "up" if up else "down")
 
     def down(self) -> None:
+        for host in self.hosts:
+            host.cut()
         for host in self.hosts:
             host.off()
         _libc("setns", self._outside, _CLONE_NEWNET)

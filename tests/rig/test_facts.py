@@ -12,36 +12,24 @@ import pytest
 
 from ddtree_ops_cli.hosts.facts import HostFacts, read_facts
 from ddtree_ops_cli.hosts.unknown import Unknown
+from tests.rig import gpus as table
+from tests.rig import images
 from tests.rig.conftest import Box, Operator
-from tests.rig.rig import Rig
 
 GPUS = (Path(__file__).parent / "gpus.json").read_text()
-
-
-@pytest.fixture(scope="session")
-def _engine_host(rig: Rig) -> Box:
-    host = rig.boot("gpu2", docker=True)
-    cable = rig.connect(None, host, "10.77.2")
-    for _ in range(100):
-        if host.run("docker", "version", "--format", "{{.Server.Version}}", check=False).strip():
-            return Box(host, "10.77.2.2", cable)
-        time.sleep(0.1)
-    raise RuntimeError(f"no Docker: {host.read('/var/log/dockerd.log')}")
+HOOK = "/usr/bin/nvidia-container-runtime-hook"
 
 
 @pytest.fixture
-def gpu2(_engine_host: Box, operator: Operator) -> Iterator[Box]:
-    """A host with Docker and two GPUs, known to the operator as gpu2."""
-    operator.profile("gpu2", _engine_host.address)
-    operator.knows((_engine_host.address, _engine_host.host))
-    _engine_host.host.write("/etc/rig-gpus.json", GPUS)
-    yield _engine_host
-    _engine_host.host.run(
-        "rm", "-rf", "/etc/rig-nvidia-smi", "/usr/local/bin/date", "/etc/cdi",
-        "/usr/bin/nvidia-container-runtime-hook",
-    )  # fmt: skip
-    _engine_host.host.run("usermod", "-aG", "docker", "ops")
-    _engine_host.host.run("chmod", "755", "/usr/bin/nvidia-smi")
+def gpu2(gpu_host: Box, operator: Operator) -> Iterator[Box]:
+    """A host with Docker and two GPUs, one of them busy, known to the operator as gpu2."""
+    operator.profile("gpu2", gpu_host.address)
+    operator.knows((gpu_host.address, gpu_host.host))
+    usual = gpu_host.host.read("/etc/rig-gpus.json")
+    gpu_host.host.write("/etc/rig-gpus.json", GPUS)
+    yield gpu_host
+    gpu_host.host.write("/etc/rig-gpus.json", usual)
+    gpu_host.host.run("rm", "-f", "/usr/local/bin/date")
 
 
 def facts(operator: Operator) -> dict[str, Any]:
@@ -57,12 +45,12 @@ def test_a_healthy_host_is_read_whole_in_one_login(gpu2: Box, operator: Operator
     assert gpu2.host.logins() - before == 1
     assert found["unknown"] == {}
     read = found["facts"]
-    assert read["system"]["hostname"] == "gpu2"
+    assert read["system"]["hostname"] == "rig1"
     assert read["system"]["release"].startswith("Debian GNU/Linux 13")
     assert abs(read["clock"]["offset_s"]) < 1 + read["clock"]["uncertainty_s"]
     assert {"address": "0.0.0.0", "port": 22} in read["ports"]
     assert read["engine"]["version"].startswith("26.1.5")
-    assert read["engine"]["gpu_access"] == []
+    assert read["engine"]["gpu_access"] == ["gpus"]
     assert read["memory"]["total_bytes"] > read["memory"]["available_bytes"] > 0
     assert [disk["mount"] for disk in read["disks"]] == ["/", "/var/lib/docker"]
     first, second = read["gpus"]
@@ -77,7 +65,7 @@ def test_the_table_says_the_same_to_people(gpu2: Box, operator: Operator) -> Non
     done = operator.ddtree("hosts", "facts", "gpu2")
     assert done.returncode == 0
     assert "Debian GNU/Linux 13" in done.stdout
-    assert "no GPUs for containers; install the NVIDIA container toolkit" in done.stdout
+    assert "GPUs by --gpus" in done.stdout
     assert "of root (pid 1) 71200 MiB" in done.stdout
 
 
@@ -151,14 +139,27 @@ def test_a_clock_that_is_off_is_said(gpu2: Box, operator: Operator) -> None:
 
 
 def test_a_user_without_docker_rights(gpu2: Box, operator: Operator) -> None:
-    gpu2.host.run("gpasswd", "-d", "ops", "docker")
+    operator.profile("gpu2", gpu2.address, "user: guest\n")
     found = facts(operator)
     assert list(found["unknown"]) == ["engine"]
     assert found["unknown"]["engine"]["what"] == "this user may not use Docker"
     assert "usermod -aG docker" in found["unknown"]["engine"]["mend"]
 
 
-def test_a_host_without_docker_and_one_where_it_is_down(gpu1: Box, operator: Operator) -> None:
+def test_docker_is_down_while_its_containers_go_on(gpu2: Box, operator: Operator) -> None:
+    gpu2.host.run("docker", "run", "--detach", "--network=none", "--gpus=device=0", images.ENGINE,
+                  "sleep", "600")  # fmt: skip
+    gpu2.host.stop_docker()
+    try:
+        found = facts(operator)
+    finally:
+        gpu2.host.start_docker()
+    assert list(found["unknown"]) == ["engine"]
+    assert found["unknown"]["engine"]["what"] == "Docker is not running"
+    assert [holder["name"] for holder in found["facts"]["gpus"][0]["holders"]] == ["sleep"]
+
+
+def test_a_host_without_docker_and_one_where_it_never_ran(gpu1: Box, operator: Operator) -> None:
     operator.profile("gpu2", gpu1.address)
     operator.knows((gpu1.address, gpu1.host))
     gpu1.host.write("/etc/rig-gpus.json", "[]")
@@ -170,12 +171,38 @@ def test_a_host_without_docker_and_one_where_it_is_down(gpu1: Box, operator: Ope
         gpu1.host.run("mv", "/root/docker", "/usr/bin/docker")
 
 
-def test_how_containers_get_gpus_is_found_out(gpu2: Box, operator: Operator) -> None:
-    gpu2.host.write("/usr/bin/nvidia-container-runtime-hook", "#!/bin/sh\n", "755")
-    assert facts(operator)["facts"]["engine"]["gpu_access"] == ["gpus"]
+@pytest.mark.parametrize("given", ["--gpus=device=3", "--device=nvidia.com/gpu=3"])
+def test_a_container_that_holds_a_gpu_is_found(
+    request: pytest.FixtureRequest, operator: Operator, given: str
+) -> None:
+    by_cdi = "nvidia.com" in given
+    box: Box = request.getfixturevalue("cdi_host" if by_cdi else "gpu_host")
+    operator.profile("gpu2", box.address)
+    operator.knows((box.address, box.host))
+    box.host.run(
+        "docker", "run", "--detach", "--network=none", given, images.ENGINE, "sleep", "600"
+    )
+    found = facts(operator)["facts"]
+    assert found["engine"]["gpu_access"] == (["cdi"] if by_cdi else ["gpus"])
+    assert [len(gpu["holders"]) for gpu in found["gpus"]] == [0, 0, 0, 1]
+    (holder,) = found["gpus"][3]["holders"]
+    # The container's user has no name on the host.
+    assert (holder["name"], holder["user"]) == ("sleep", str(images.USER_ID))
+
+
+def test_a_host_may_know_both_ways_of_giving_gpus_or_none(gpu2: Box, operator: Operator) -> None:
     gpu2.host.run("mkdir", "-p", "/etc/cdi")
-    gpu2.host.write("/etc/cdi/nvidia.yaml", "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
-    assert facts(operator)["facts"]["engine"]["gpu_access"] == ["gpus", "cdi"]
+    gpu2.host.write("/etc/cdi/nvidia.yaml", table.cdi(2))
+    try:
+        assert facts(operator)["facts"]["engine"]["gpu_access"] == ["gpus", "cdi"]
+        gpu2.host.run("rm", "/etc/cdi/nvidia.yaml")
+        gpu2.host.run("mv", HOOK, "/root/hook")
+        assert facts(operator)["facts"]["engine"]["gpu_access"] == []
+        shown = operator.ddtree("hosts", "facts", "gpu2").stdout
+        assert "no GPUs for containers; install the NVIDIA container toolkit" in shown
+    finally:
+        gpu2.host.run("rm", "-rf", "/etc/cdi")
+        gpu2.host.run("sh", "-c", f"[ ! -e /root/hook ] || mv /root/hook {HOOK}")
 
 
 def test_a_host_with_a_forced_command_is_one_line(gpu1: Box, operator: Operator) -> None:
@@ -204,4 +231,4 @@ def test_status_of_an_unreachable_host_is_exit_code_4(gpu2: Box, operator: Opera
     swept = operator.ddtree("status")
     assert swept.returncode == 7
     assert "reachable: Debian" in swept.stdout
-    assert "unreachable: 10.77.2.2 refuses" in swept.stdout
+    assert "unreachable: 10.77.21.2 refuses" in swept.stdout
