@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +179,26 @@ class Operator:
             f"description: rig\nruntime: docker\naddress: {address}\nmodel: lab-pair\n{more}"
         )
         return Library([profiles]).host(name)
+
+    def declares(self, kind: str, name: str, text: str) -> None:
+        """A profile that extends the one of its own name."""
+        file = self.home / f".config/ddtree/profiles/{kind}/{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"extends: {name}\n{text}")
+
+    def serves(self, name: str, box: Box, more: str = "", *, container: str = "") -> None:
+        """`name` is a Docker host for the lab's pair, whose weights lie there; its key is known.
+
+        `more` goes into its profile, `container` into that section of every service's.
+        """
+        self.profile(name, box.address, f"temporary_services: true\nready_timeout_s: 90\n{more}")
+        self.knows((box.address, box.host))
+        there = "/srv/models/lab-pair"
+        self.declares("models", "lab-pair", f"target: {there}/target\ndrafter: {there}/drafter\n")
+        # Who may not raise a limit of memory to be locked, as root here, gives containers none.
+        limits = "container:\n  ulimits: {}\n  shm_size: 64m\n"
+        for service in ("ddtree", "dflash-linear", "plain"):
+            self.declares("services", service, limits + textwrap.indent(container, "  "))
 
     def connections(self, environment: dict[str, str] | None = None) -> Connections:
         nowhere = self.home / "no-system-config"
