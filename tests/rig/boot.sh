@@ -1,6 +1,7 @@
 #!/bin/bash
 # PID 1 of a rig host, in namespaces of its own: makes its file system, then runs sshd (and Docker).
-# Settings: BASE HOST_HOME NAME KEY PARTS WEIGHTS HIERARCHIES (empty: no Docker) GPUS ACCESS
+# Settings: BASE HOST_HOME NAME KEY PARTS HIERARCHIES (empty: no Docker) GPUS ACCESS
+# SHARED (a line each, here:there)
 set -e
 root=$HOST_HOME/root
 mount --make-rprivate /
@@ -44,9 +45,11 @@ if [ -n "$HIERARCHIES" ]; then
   # Docker's own overlays cannot lie on this one.
   mkdir -p "$root/var/lib/docker"; mount --bind "$HOST_HOME/docker" "$root/var/lib/docker"
 fi
-# The lab's pair of models, as weights that lie on the host.
-mkdir -p "$root/srv/models/lab-pair"; mount --bind "$WEIGHTS" "$root/srv/models/lab-pair"
-mount -o remount,bind,ro "$root/srv/models/lab-pair"
+# Folders of this machine, which the host may read.
+while IFS=: read -r here there; do
+  mkdir -p "$root$there"; mount --bind "$here" "$root$there"
+  mount -o remount,bind,ro "$root$there"
+done <<<"$SHARED"
 hostname "$NAME"; echo "$NAME" >"$root/etc/hostname"
 echo "127.0.0.1 localhost $NAME" >"$root/etc/hosts"
 ip link set lo up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,14 +96,21 @@ class DockerHosts:
         self._booted: dict[str, Box] = {}
 
     def __call__(
-        self, name: str, network: str, *, access: Access, gpus: int = 4, via: RigHost | None = None
+        self,
+        name: str,
+        network: str,
+        *,
+        access: Access,
+        via: RigHost | None = None,
+        shared: Mapping[Path, str] | None = None,
     ) -> Box:
         if name not in self._booted:
             host = self._rig.boot(
                 name,
                 docker=True,
-                gpus=gpus,
+                gpus=4,
                 access=access,
+                shared=shared,
                 prepare=lambda home: image_files.give(self._images, home),
             )
             cable = self._rig.connect(via, host, network)

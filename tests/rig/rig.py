@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -142,9 +142,14 @@ class Rig:
         docker: bool = False,
         gpus: int = 0,
         access: Access | None = None,
+        shared: Mapping[Path, str] | None = None,
         prepare: Callable[[Path], None] | None = None,
     ) -> RigHost:
-        """A host without a network yet. `prepare` gets its folder before it starts."""
+        """A host without a network yet.
+
+        Of this machine's folders it has those in `shared`, read-only, and the lab's pair of models
+        at /srv/models/lab-pair. `prepare` gets its own folder before it starts.
+        """
         home = self.work / name
         home.mkdir()
         if prepare:
@@ -155,13 +160,14 @@ class Rig:
         held = ["--fork", "--kill-child", "--propagation", "private"]
         # The host ends with the process that made it, whatever ends that.
         bound = ["setpriv", "--pdeathsig", "KILL", "unshare", *apart, *held]
+        folders = {trees.PACKAGE / "lab/weights": "/srv/models/lab-pair", **(shared or {})}
         settings = {
             "BASE": self.base,
             "HOST_HOME": home,
             "NAME": name,
             "KEY": self.key.with_suffix(".pub").read_text().strip(),
             "PARTS": trees.HERE,
-            "WEIGHTS": trees.PACKAGE / "lab/weights",
+            "SHARED": "\n".join(f"{here}:{there}" for here, there in folders.items()),
             "HIERARCHIES": " ".join(hierarchies),
             "GPUS": gpus,
             "ACCESS": access or "none",
