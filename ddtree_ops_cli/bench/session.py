@@ -12,6 +12,7 @@ from platformdirs import user_state_path
 
 from ..engine_api.client import EngineClient
 from ..errors import DdtreeError, Interrupted
+from ..hosts.connection import Connections
 from ..output import machine
 from ..output.console import note, warn
 from ..profiles.locate import Library
@@ -44,10 +45,10 @@ def run_bench(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
     """Measure, write the record, and show the comparison."""
     suite = load_suite(wanted.suite)
     target = library.host(wanted.host)
-    runtime = open_runtime(target)
-    before = runtime.instances()
-    chosen = _chosen(before, wanted)
     with ExitStack() as stack:
+        runtime = open_runtime(target, stack.enter_context(Connections()))
+        before = runtime.instances()
+        chosen = _chosen(before, wanted)
         beside = stack.enter_context(
             companion(
                 library,
@@ -62,8 +63,8 @@ def run_bench(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
             raise no_companion(wanted.host, chosen, wanted.against)
         both = (chosen, beside)
         arms = (
-            _arm(chosen, stack.enter_context(EngineClient(chosen.url))),
-            _arm(beside, stack.enter_context(EngineClient(beside.url))),
+            _arm(chosen, stack.enter_context(EngineClient(runtime.reach(chosen)))),
+            _arm(beside, stack.enter_context(EngineClient(runtime.reach(beside)))),
         )
         infos = verify_same_model(arms)
         for doubt in doubts(chosen, infos[0]):
@@ -96,12 +97,14 @@ def show_plan(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
     """The schedule of a run; starts and measures nothing."""
     suite = load_suite(wanted.suite)
     target = library.host(wanted.host)
-    runtime = open_runtime(target)
-    instances = runtime.instances()
-    chosen = _chosen(instances, wanted)
+    with Connections() as connections:
+        runtime = open_runtime(target, connections)
+        instances = runtime.instances()
+        chosen = _chosen(instances, wanted)
+        free = set(range(runtime.gpus)) - set(runtime.held())
+    free -= {instance.labels.gpu for instance in instances}
     beside = find_running(instances, chosen, algorithm=ALGORITHMS[wanted.against])
     service = SERVICES[wanted.against]
-    free = set(range(runtime.gpus)) - {instance.labels.gpu for instance in instances}
     if beside is None and not (free and target.value.temporary_services):
         raise no_companion(wanted.host, chosen, wanted.against)
     second = (

@@ -26,19 +26,22 @@ def logs(
     ] = 100,
 ) -> None:
     """Print the engine's log."""
+    from ..hosts.connection import Connections
     from ..output.console import data
     from ..profiles.locate import Library
     from ..services.runtimes import open_runtime
     from ..services.selection import select
 
     settings: Settings = ctx.obj
-    runtime = open_runtime(Library.default(settings.profiles).host(host))
-    if gpu is None or service is not None:
-        gpu = select(runtime.instances(), host=host, service=service, gpu=gpu).labels.gpu
-    console = data()
-    try:
-        for line in runtime.log_lines(gpu, last=last, follow=follow):
-            console.print(line, markup=False, soft_wrap=True)
-    except KeyboardInterrupt:
-        # The usual way to leave --follow is no error.
-        raise typer.Exit(130) from None
+    target = Library.default(settings.profiles).host(host)
+    with Connections() as connections:
+        runtime = open_runtime(target, connections)
+        if gpu is None or service is not None:
+            gpu = select(runtime.instances(), host=host, service=service, gpu=gpu).labels.gpu
+        console = data()
+        try:
+            for line in runtime.log_lines(gpu, last=last, follow=follow):
+                console.print(line, markup=False, soft_wrap=True)
+        except KeyboardInterrupt:
+            # The usual way to leave --follow is no error.
+            raise typer.Exit(130) from None

@@ -33,6 +33,7 @@ def smoke(
 
     from ..engine_api.client import EngineClient
     from ..errors import Unhealthy
+    from ..hosts.connection import Connections
     from ..output import machine, tables
     from ..output.progress import step
     from ..profiles.locate import Library
@@ -44,17 +45,17 @@ def smoke(
     settings: Settings = ctx.obj
     library = Library.default(settings.profiles)
     target = library.host(host)
-    runtime = open_runtime(target)
-    chosen = select(runtime.instances(), host=host, service=service, gpu=gpu)
     may_start = target.value.temporary_services if start_linear is None else start_linear
     with ExitStack() as stack:
+        runtime = open_runtime(target, stack.enter_context(Connections()))
+        chosen = select(runtime.instances(), host=host, service=service, gpu=gpu)
         beside = stack.enter_context(
             companion(
                 library, target, runtime, chosen, service="dflash-linear", may_start=may_start
             )
         )
-        linear = stack.enter_context(EngineClient(beside.url)) if beside else None
-        engine = stack.enter_context(EngineClient(chosen.url))
+        linear = stack.enter_context(EngineClient(runtime.reach(beside))) if beside else None
+        engine = stack.enter_context(EngineClient(runtime.reach(chosen)))
         say = stack.enter_context(step(f"smoke {chosen.title}"))
         outcomes = run_suite(
             engine,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..profiles.load import Loaded
     from ..profiles.schema import HostProfile
+    from .forward import Forward
     from .link import Link
 
 _TICK_S = 0.2
@@ -90,10 +91,12 @@ class Connections:
         self._guard = threading.Lock()
         self._locks: dict[Hop, threading.Lock] = {}
         self._links: dict[Hop, Link] = {}
+        self._forwards: dict[tuple[Hop, str, int], Forward] = {}
+        self._ends: list[Callable[[], None]] = []
 
     def to(self, host: Loaded[HostProfile]) -> Connection:
         """Nothing is opened before the first command."""
-        return Connection(host.name, self.route(host), self.link)
+        return Connection(host.name, self.route(host), self)
 
     def route(self, host: Loaded[HostProfile]) -> Hop:
         """The server of a host, and those on the way to it.
@@ -125,7 +128,27 @@ class Connections:
                 found = self._links[hop] = open_link(hop, via, host=host)
             return found
 
+    def forward(self, connection: Connection, address: str, port: int) -> int:
+        """The port of this machine that leads to one of a host, as long as this is open."""
+        from .forward import Forward
+
+        with self._guard:
+            key = (connection.hop, address, port)
+            if key not in self._forwards:
+                self._forwards[key] = Forward(connection, address, port)
+            return self._forwards[key].port
+
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Call `end` before the connections are closed."""
+        self._ends.append(end)
+
     def close(self) -> None:
+        for forward in self._forwards.values():
+            forward.close()
+        self._forwards.clear()
+        for end in self._ends:
+            end()
+        self._ends.clear()
         # The farther end of a chain first.
         for hop in sorted(self._links, key=lambda hop: -len(hop.chain)):
             self._links[hop].close()
@@ -146,14 +169,14 @@ class Connections:
 class Connection:
     """A host that commands run on."""
 
-    def __init__(self, name: str, hop: Hop, link: Callable[[Hop, str], Link]) -> None:
+    def __init__(self, name: str, hop: Hop, connections: Connections) -> None:
         self.name = name
         self.hop = hop
-        self._link = link
+        self._connections = connections
 
     def open(self) -> None:
         """Connect and log in, if that is not done. Raises HostUnreachable with the cause."""
-        self._link(self.hop, self.name)
+        self._connections.link(self.hop, self.name)
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: str = "") -> Completed:
         """Run a command to its end; an exit code that is not 0 is the caller's to judge.
@@ -209,9 +232,21 @@ class Connection:
     @contextmanager
     def channel(self) -> Iterator[tuple[Any, Link]]:
         """A session channel of the connection; it waits while too many are open."""
-        link = self._link(self.hop, self.name)
+        link = self._connections.link(self.hop, self.name)
         with link.session() as channel:
             yield channel, link
+
+    def tunnel(self, address: str, port: int) -> Any:
+        """A stream to a port as the host itself reaches it. Raises HostUnreachable."""
+        return self._connections.link(self.hop, self.name).tunnel(address, port)
+
+    def forward(self, address: str, port: int) -> int:
+        """A port of this machine that leads there, as long as the connections are open."""
+        return self._connections.forward(self, address, port)
+
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Call `end` before the connections are closed."""
+        self._connections.at_close(end)
 
     def _finish(
         self,

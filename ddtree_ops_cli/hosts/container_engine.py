@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from .unknown import Unknown
+
+_CDI_KIND = "nvidia.com/gpu"
 
 Access = Literal["gpus", "cdi"]
 """How a container gets a GPU: `--gpus`, or a CDI device."""
@@ -21,10 +24,13 @@ class ContainerEngine:
     storage_driver: str
     gpu_access: tuple[Access, ...]
     """Empty: no container can have a GPU."""
+    cdi_devices: tuple[str, ...] = ()
+    """NVIDIA's, by their full names, such as nvidia.com/gpu=0."""
 
 
-def parse(exit_code: int, text: str, *, hook: bool, cdi_spec: bool) -> ContainerEngine | Unknown:
-    """`hook`: NVIDIA's hook is on the path; `cdi_spec`: a CDI file describes NVIDIA's GPUs."""
+def parse(exit_code: int, text: str, *, hook: bool, cdi: str) -> ContainerEngine | Unknown:
+    """`hook`: NVIDIA's hook is on the path; `cdi`: what CDI files of NVIDIA's GPUs say, a line each
+    for the file and for each device's name."""
     info = _document(text)
     if exit_code != 0 or not info.get("ServerVersion"):
         return failure(exit_code, " ".join(info.get("ServerErrors") or [text]))
@@ -34,7 +40,8 @@ def parse(exit_code: int, text: str, *, hook: bool, cdi_spec: bool) -> Container
         root=str(info.get("DockerRootDir", "")),
         rootless=any("rootless" in option for option in options),
         storage_driver=str(info.get("Driver", "")),
-        gpu_access=_access(info, hook=hook, cdi_spec=cdi_spec),
+        gpu_access=_access(info, hook=hook, cdi_spec=bool(cdi)),
+        cdi_devices=_cdi_devices(info, cdi),
     )
 
 
@@ -53,7 +60,7 @@ def failure(exit_code: int, said: str) -> Unknown:
         )
     if "cannot connect to the docker daemon" in said.lower():
         return Unknown("Docker is not running", "on the host: `sudo systemctl start docker`")
-    return Unknown(f"`docker info` failed (exit code {exit_code}): {said[:300]}", None)
+    return Unknown(f"Docker failed (exit code {exit_code}): {said[:300]}", None)
 
 
 def _access(info: dict[str, Any], *, hook: bool, cdi_spec: bool) -> tuple[Access, ...]:
@@ -65,6 +72,13 @@ def _access(info: dict[str, Any], *, hook: bool, cdi_spec: bool) -> tuple[Access
     if info.get("CDISpecDirs") and (cdi_spec or described):
         found.append("cdi")
     return tuple(found)
+
+
+def _cdi_devices(info: dict[str, Any], cdi: str) -> tuple[str, ...]:
+    described = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or []]
+    written = re.findall(r"""^["']?name["']?: *["']?([^"'\s,}]+)""", cdi, re.MULTILINE)
+    found = [*described, *(f"{_CDI_KIND}={name}" for name in written)]
+    return tuple(dict.fromkeys(name for name in found if name.startswith(f"{_CDI_KIND}=")))
 
 
 def _document(text: str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def interpret(
             answer.exit_code,
             answer.text,
             hook=hook is not None and hook.exit_code == 0,
-            cdi_spec=cdi is not None and bool(cdi.text),
+            cdi=cdi.text if cdi is not None else "",
         )
 
     def cards(answer: Answer) -> tuple[Gpu, ...] | Unknown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,6 +48,10 @@ _FAILURES = {
 _FAILURES[137] = _FAILURES[124]
 
 
+# docker/ID by cgroupfs, docker-ID.scope by systemd.
+_CONTAINER = re.compile(r"(?<=docker[/-])[0-9a-f]{64}")
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A process that computes on a GPU."""
@@ -56,6 +61,8 @@ class Holder:
     """None if the process is not to be seen, as one in another PID namespace."""
     name: str
     memory_mib: int | None
+    container: str | None = None
+    """The 64 digits of the container that it runs in, if it runs in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +117,13 @@ def parse(text: str, holders: Mapping[str, tuple[Holder, ...]]) -> tuple[Gpu, ..
 
 
 def parse_holders(text: str, owners: str) -> dict[str, tuple[Holder, ...]]:
-    """By UUID of the GPU; `owners` are lines of a PID and a user."""
-    users = dict(line.split(maxsplit=1) for line in owners.splitlines() if len(line.split()) == 2)
+    """By UUID of the GPU; `owners` are lines of a PID, its user and its control groups."""
+    known = {words[0]: words[1:] for line in owners.splitlines() if len(words := line.split()) > 1}
     found: dict[str, tuple[Holder, ...]] = {}
     for uuid, pid, memory, name in _rows(text, 4):
-        holder = Holder(_whole(pid), users.get(pid), name, _mib(memory))
+        user, *groups = known.get(pid, [None])
+        container = _CONTAINER.search(" ".join(map(str, groups)))
+        holder = Holder(_whole(pid), user, name, _mib(memory), container[0] if container else None)
         found[uuid] = (*found.get(uuid, ()), holder)
     return found
 

@@ -68,6 +68,15 @@ class Link:
             finally:
                 channel.close()
 
+    def tunnel(self, address: str, port: int) -> Any:
+        """A stream to a port as the server reaches it; it does not count as a session."""
+        return self.guarded(
+            lambda: self.transport.open_channel(
+                "direct-tcpip", (address, port), ("127.0.0.1", 0), timeout=_CHANNEL_TIMEOUT_S
+            ),
+            f"before {address}:{port} was reached",
+        )
+
     def guarded(self, work: Callable[[], Any], when: str) -> Any:
         """What `work` gives; an error of the connection is told as one."""
         import paramiko

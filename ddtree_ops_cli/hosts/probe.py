@@ -34,7 +34,8 @@ _SECTIONS = {
 fact engine limited {_PATIENCE_S} docker info --format '{{{{json .}}}}'
 root=$(printf '%s\n' "$out" | sed -n 's/.*"DockerRootDir":"\([^"]*\)".*/\1/p')
 fact hook command -v nvidia-container-runtime-hook
-fact cdi grep -lsE 'kind"?: *"?nvidia\.com/gpu' /etc/cdi/* /var/run/cdi/*
+fact cdi sh -c 'grep -lsE "$1" /etc/cdi/* /var/run/cdi/* | while read -r file; do
+  echo "$file"; grep -ohE "$2" "$file"; done' sh 'kind"?: *"?nvidia\.com/gpu' '"?name"?: *[^,}}]+'
 """,
     "disks": 'fact disks df -PB1 / ${root:+"$root"}',
     "gpus": f"""
@@ -42,7 +43,7 @@ fact gpus limited {_PATIENCE_S} nvidia-smi {gpus.QUERY}
 [ "$code" = 0 ] && {{
   fact holders limited {_PATIENCE_S} nvidia-smi {gpus.HOLDERS_QUERY}
   pids=$(printf '%s\\n' "$out" | cut -d, -f2 | tr -dc '0-9\\n' | tr '\\n' ',')
-  fact owners ps -o pid=,user:64= -p "${{pids%,}}"
+  fact owners ps -o pid=,user:64=,cgroup:512= -p "${{pids%,}}"
 }}
 """,
 }

@@ -37,6 +37,10 @@ SIZE = r"^[1-9][0-9]*[kmg]$"
 SIZE_FORM = "a size like 512m or 16g"
 CONTAINER_USER = r"^[0-9a-z_][0-9a-z_-]*(?::[0-9a-z_][0-9a-z_-]*)?$"
 CONTAINER_USER_FORM = "a user like 1000, 1000:1000 or sglang"
+MOUNT = r"/[^:\x00-\x1f]*:/[^:\x00-\x1f]+(?::ro)?"
+MOUNT_FORM = "HOST-PATH:CONTAINER-PATH, both absolute, with :ro behind for one that is only read"
+FOLDER = r"^/[^:\x00-\x1f]+$"
+FOLDER_FORM = "an absolute path"
 ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 # What the profile says in another key, or what may not be said at all: two ways to say one thing

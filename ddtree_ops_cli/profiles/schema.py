@@ -54,6 +54,11 @@ class HostProfile(Section):
         description="Places of the runtime process, numbered like GPUs; a docker host is asked.",
         json_schema_extra=in_unit("places"),
     )
+    gpu_access: Literal["auto", "gpus", "cdi"] = Field(
+        "auto",
+        description="How a container gets its GPU: a CDI device, or --gpus; auto takes CDI where "
+        "a file of the host describes the GPU.",
+    )
     bind: str = Field(
         "127.0.0.1",
         description="Address that services listen on; 127.0.0.1 is reached through SSH alone.",

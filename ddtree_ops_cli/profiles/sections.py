@@ -141,8 +141,14 @@ class Container(Section):
         description="Image to run; absent, the project's own.",
         json_schema_extra=of_form(forms.IMAGE_FORM),
     )
+    command: tuple[str, ...] = Field(
+        ("python3", "-m", "sglang.launch_server"),
+        min_length=1,
+        description="Words that start the engine in the image; its options follow.",
+    )
     restart: Literal["no", "on-failure", "unless-stopped"] = Field(
-        "unless-stopped", description="What Docker does when the engine ends by itself."
+        "unless-stopped",
+        description="What Docker does when the engine ends by itself, once deploy has proven it.",
     )
     shm_size: str = Field(
         "16g",
@@ -161,6 +167,26 @@ class Container(Section):
         json_schema_extra=of_form(forms.CONTAINER_USER_FORM),
     )
     env: dict[str, str] = Field({}, description="Environment of the engine. Not for secrets.")
+    mounts: tuple[str, ...] = Field(
+        (),
+        description="Further folders of the host that the container sees; those of the weights "
+        "are added by themselves.",
+        json_schema_extra=of_form(forms.MOUNT_FORM),
+    )
+    kernel_cache: str = Field(
+        "/var/cache/ddtree",
+        pattern=forms.FOLDER,
+        description="Where the container keeps compiled kernels: a volume for each image and GPU "
+        "architecture, for compiling them anew costs minutes.",
+        json_schema_extra=of_form(forms.FOLDER_FORM),
+    )
+
+    @field_validator("mounts")
+    @classmethod
+    def _are_mounts(cls, mounts: tuple[str, ...]) -> tuple[str, ...]:
+        if odd := [mount for mount in mounts if not re.fullmatch(forms.MOUNT, mount)]:
+            raise ValueError(f"{odd[0]!r} is no mount")
+        return mounts
 
     @field_validator("ulimits")
     @classmethod

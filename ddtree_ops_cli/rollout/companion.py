@@ -52,6 +52,7 @@ def companion(
         yield running
         return
     occupied = {instance.labels.gpu for instance in runtime.instances()}
+    occupied |= set(runtime.held())
     free = [gpu for gpu in range(runtime.gpus) if gpu not in occupied]
     if not may_start or not free:
         yield None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
 from ..profiles.load import Loaded
 from ..profiles.locate import Library
 from ..profiles.schema import HostProfile, ModelProfile, ServiceProfile
+from ..profiles.sections import Section
 from ..services.labels import Labels
 from ..services.runtimes import Runtime
 from ..services.selection import place
@@ -43,19 +47,24 @@ def prepare(
     gpu = chosen_gpu(library, host, runtime, request)
     spec = decide(host, service, model, gpu, request.overrides)
     facts = gather(runtime, spec)
-    start = Start(
-        spec=spec,
-        labels=Labels.of(spec, engine=runtime.engine, deployer=me()),
-        argv=runtime.command(spec),
-        environment={},
+    launch = runtime.launch(spec)
+    labels = Labels.of(
+        spec,
+        engine=launch.engine,
+        deployer=me(),
+        deployed_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        profile_hash=_hash(host, service, model),
+        container=launch.container,
     )
+    start = Start(spec=spec, labels=labels, launch=launch)
     change = Change(
         previous=facts.occupant,
         start=start,
         ready_timeout_s=host.value.ready_timeout_s,
+        gpu_holder=facts.gpu_holder,
         port_holder=facts.port_holder,
     )
-    name = playbook_for(spec, facts)
+    name = playbook_for(labels, facts)
     if name is None:
         return Plan("none", "Leave it as it is", change, ())
     return plan(load(name), change)
@@ -66,7 +75,7 @@ def prepare_rollback(
 ) -> Plan:
     """The plan that starts again what was kept: the latest, or the one named by its identity."""
     kept = [i for i in runtime.kept() if i.labels.gpu == gpu]
-    wanted = [i for i in kept if to is None or i.identity.removeprefix("pid ").startswith(to)]
+    wanted = [i for i in kept if to is None or i.identity.rpartition(" ")[2].startswith(to)]
     if not wanted or (to is not None and len(wanted) > 1):
         known = ", ".join(f"{i.identity} ({i.labels.service})" for i in kept)
         raise UsageError(
@@ -80,6 +89,7 @@ def prepare_rollback(
         previous=occupant,
         again=again,
         ready_timeout_s=host.value.ready_timeout_s,
+        gpu_holder=runtime.held().get(gpu),
         port_holder=port_holder(runtime, occupant, again.labels.bind, again.labels.port),
     )
     return plan(load("rollback"), change)
@@ -91,7 +101,13 @@ def chosen_gpu(
     """The GPU of the request, or else where the service is, or else the first free one."""
     if request.gpu is None:
         service, _ = _profiles(library, host, request)
-        return place(runtime.instances(), host=host.name, service=service.name, gpus=runtime.gpus)
+        return place(
+            runtime.instances(),
+            host=host.name,
+            service=service.name,
+            gpus=runtime.gpus,
+            held=runtime.held(),
+        )
     if request.gpu >= runtime.gpus:
         raise UsageError(
             f"no GPU {request.gpu}",
@@ -106,3 +122,9 @@ def _profiles(
 ) -> tuple[Loaded[ServiceProfile], Loaded[ModelProfile]]:
     service = library.service(request.service or host.value.service)
     return service, library.model(request.model or service.value.model or host.value.model)
+
+
+def _hash(*profiles: Loaded[Section]) -> str:
+    """12 hex digits of what profiles say, wherever they say it."""
+    values = [profile.value.model_dump(mode="json") for profile in profiles]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]

@@ -13,6 +13,8 @@ class Facts:
     occupant: Instance | None
     """The service on the GPU that the spec is for."""
     occupant_healthy: bool
+    gpu_holder: str | None
+    """What computes on the GPU that this toolkit did not start."""
     port_holder: str | None
     """Who listens on the spec's port, if it is not the occupant."""
 
@@ -24,9 +26,14 @@ def gather(runtime: Runtime, spec: ServiceSpec) -> Facts:
     occupant = occupants[0] if occupants else None
     healthy = False
     if occupant is not None and occupant.state == "running":
-        with EngineClient(occupant.url) as engine:
+        with EngineClient(runtime.reach(occupant)) as engine:
             healthy = engine.health_generate().ready
-    return Facts(occupant, healthy, port_holder(runtime, occupant, spec.bind, spec.port))
+    return Facts(
+        occupant,
+        healthy,
+        gpu_holder=runtime.held().get(spec.gpu),
+        port_holder=port_holder(runtime, occupant, spec.bind, spec.port),
+    )
 
 
 def port_holder(runtime: Runtime, occupant: Instance | None, bind: str, port: int) -> str | None:

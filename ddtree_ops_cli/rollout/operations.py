@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..errors import DdtreeError
 from ..output.progress import Progress, step
 from ..services.labels import Labels
-from ..services.runtimes import Instance, Runtime
+from ..services.runtimes import Instance, Launch, Runtime
 from ..services.spec import ServiceSpec
 
 _STOP_GRACE_S = 10.0
@@ -21,8 +21,7 @@ class Start:
 
     spec: ServiceSpec
     labels: Labels
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
+    launch: Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,8 @@ class Change:
     again: Instance | None = None
     """A kept service that shall run again."""
     ready_timeout_s: float = 0.0
+    gpu_holder: str | None = None
+    """What computes already on the GPU that this toolkit did not start, if anything."""
     port_holder: str | None = None
     """Who listens already on the port of what is coming, if anybody."""
 
@@ -89,6 +90,23 @@ class CheckEngine(Operation):
         runtime.check(change.new.spec)
 
 
+class CheckGpu(Operation):
+    def needed(self, change: Change) -> bool:
+        # The places of the runtime process are numbered like GPUs, and are none.
+        return change.coming.gpu_uuid is not None
+
+    def describe(self, change: Change) -> str:
+        return f"check that nobody else computes on GPU {change.gpu}"
+
+    def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
+        if change.gpu_holder is not None:
+            raise DdtreeError(
+                f"GPU {change.gpu} is busy: {change.gpu_holder}",
+                where=f"host {change.coming.host}",
+                mend="choose another with --gpu, or end what computes there",
+            )
+
+
 class CheckPort(Operation):
     def describe(self, change: Change) -> str:
         return f"check that {change.coming.bind}:{change.coming.port} is free"
@@ -117,7 +135,9 @@ class StopPrevious(Operation):
     def undo(self, change: Change, runtime: Runtime) -> None:
         if change.old.state != "running":
             return
-        if any(i.labels == change.old.labels and runtime.alive(i) for i in runtime.instances()):
+        if any(
+            i.labels == change.old.labels and runtime.ended(i) is None for i in runtime.instances()
+        ):
             return
         # It may have been cut off before it was put aside, or before that was said.
         kept = [i for i in runtime.kept() if i.labels == change.old.labels]
@@ -138,7 +158,7 @@ class StartService(Operation):
         return f"start {spec.service} on GPU {spec.gpu}, port {spec.port}"
 
     def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
-        instance = runtime.start(change.new.labels, change.new.argv, change.new.environment)
+        instance = runtime.start(change.new.labels, change.new.launch)
         say(instance.identity)
 
     def undo(self, change: Change, runtime: Runtime) -> None:
@@ -185,6 +205,21 @@ class VerifyIdentity(Operation):
             verify_exactness(runtime, change.coming)
 
 
+class Settle(Operation):
+    changes = True
+
+    def needed(self, change: Change) -> bool:
+        return (change.coming.restart or "no") != "no"
+
+    def describe(self, change: Change) -> str:
+        return f"let Docker start it again when it ends ({change.coming.restart})"
+
+    def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
+        for instance in runtime.instances():
+            if instance.labels == change.coming:
+                runtime.settle(instance)
+
+
 def _again(runtime: Runtime, kept: Instance, timeout_s: float) -> None:
     """Start what ran before, and see that it generates as it did."""
     from ..services.readiness import wait_ready
@@ -196,10 +231,12 @@ def _again(runtime: Runtime, kept: Instance, timeout_s: float) -> None:
 
 OPERATIONS: Mapping[str, Operation] = {
     "check-engine": CheckEngine(),
+    "check-gpu": CheckGpu(),
     "check-port": CheckPort(),
     "stop-previous": StopPrevious(),
     "start-service": StartService(),
     "start-kept": StartKept(),
     "wait-ready": WaitReady(),
     "verify-identity": VerifyIdentity(),
+    "settle": Settle(),
 }

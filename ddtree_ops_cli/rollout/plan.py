@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ProfileError
-from ..services.spec import ServiceSpec
+from ..services.labels import Labels
 from .facts import Facts
 from .operations import OPERATIONS, Change
 from .playbook import Playbook
@@ -28,11 +28,11 @@ class Plan:
     steps: tuple[PlannedStep, ...]
 
 
-def playbook_for(spec: ServiceSpec, facts: Facts) -> str | None:
-    """The playbook that makes `spec` true; None when it is true and healthy already."""
+def playbook_for(labels: Labels, facts: Facts) -> str | None:
+    """The playbook that makes `labels` true; None when they are true and healthy already."""
     if facts.occupant is None:
         return "deploy"
-    unchanged = facts.occupant.labels.spec_hash == spec.spec_hash
+    unchanged = facts.occupant.labels.declares(labels) and facts.occupant.proven
     return None if unchanged and facts.occupant_healthy else "replace"
 
 

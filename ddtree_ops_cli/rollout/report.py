@@ -9,10 +9,13 @@ from typing import Any
 from ..errors import DdtreeError
 from ..output import machine, tables
 from ..output.console import data, fail, note, speaking_of
+from ..services.container import Container
 from ..services.drift import Drift, drift
 from ..services.overview import summary
 from .plan import Plan
 from .run import Outcome
+
+_ACCESS = {"gpus": "--gpus", "cdi": "CDI"}
 
 
 def show(found: Mapping[str, Outcome | DdtreeError], *, dry_run: bool, as_json: bool) -> None:
@@ -52,7 +55,11 @@ def _show_plan(plan: Plan) -> None:
     for change in _drift(plan):
         console.print(f"{change.key}: {change.runs} -> {change.declared}", markup=False)
     if plan.change.start is not None:
-        console.print(f"\n{shlex.join(plan.change.start.argv)}", markup=False, soft_wrap=True)
+        launch = plan.change.start.launch
+        if launch.container is not None:
+            console.print()
+            tables.show(("container", ""), _container(launch.container))
+        console.print(f"\n{shlex.join(launch.argv)}", markup=False, soft_wrap=True)
 
 
 def _say_result(outcome: Outcome) -> None:
@@ -61,7 +68,8 @@ def _say_result(outcome: Outcome) -> None:
         note(f"{outcome.plan.change.old.title} is stopped")
     else:
         unchanged = "" if outcome.plan.steps else "nothing to change, healthy and as declared: "
-        note(f"{unchanged}{now.title} at {now.url}/v1, model {now.labels.served_name}")
+        there = f" on {now.labels.host}; from here: {now.tunnel}" if now.tunnel else ""
+        note(f"{unchanged}{now.title}, model {now.labels.served_name}, at {now.url}/v1{there}")
 
 
 def _document(outcome: Outcome | DdtreeError) -> dict[str, Any]:
@@ -78,8 +86,27 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
         "title": plan.title,
         "steps": list(plan.steps),
         "drift": _drift(plan),
-        "argv": None if start is None else list(start.argv),
+        "argv": None if start is None else list(start.launch.argv),
+        "container": None if start is None else start.launch.container,
     }
+
+
+def _container(container: Container) -> list[tuple[str, object]]:
+    limits = [f"{name} {limit}" for name, limit in container.ulimits.items()]
+    return [
+        ("name", container.name),
+        ("image", f"{container.image} ({container.image_digest})"),
+        ("GPU", f"{container.gpu_device} by {_ACCESS[container.gpu_access]}"),
+        ("port", f"{container.bind}:{container.port}"),
+        *[
+            ("mount", f"{mount.source} at {mount.target}{', read only' if mount.read_only else ''}")
+            for mount in container.mounts
+        ],
+        *[("environment", f"{key}={value}") for key, value in container.environment.items()],
+        ("limits", ", ".join([f"shm {container.shm_bytes} bytes", *limits])),
+        ("user", container.user or "the image's"),
+        ("restart", container.restart),
+    ]
 
 
 def _drift(plan: Plan) -> list[Drift]:

@@ -11,9 +11,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Self
 
+from .container import Container
 from .spec import ServiceSpec
 
 PREFIX = "dev.ddtree."
+_DECLARED = ("spec_hash", "gpu_uuid", "image_digest")
+_OPTIONAL = (
+    "spec",
+    "deployed_at",
+    "profile_hash",
+    "gpu_uuid",
+    "image",
+    "image_digest",
+    "patch_set",
+    "restart",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +49,38 @@ class Labels:
     """user@machine that deployed it."""
     spec: str | None = None
     """What was decided, as JSON: what drift is told from."""
+    deployed_at: str | None = None
+    """UTC by the deployer's clock, such as 2026-05-01T12:00:00Z."""
+    profile_hash: str | None = None
+    """Hash of what the three profiles say; flags of the command line are not in it."""
+    gpu_uuid: str | None = None
+    image: str | None = None
+    """What the profile calls it."""
+    image_digest: str | None = None
+    patch_set: str | None = None
+    """Hash of the patch set in the image."""
+    restart: str | None = None
+    """Docker's policy for a service that is proven."""
+
+    def declares(self, other: Labels) -> bool:
+        """Whether to replace this service by the other would change nothing."""
+        return all(getattr(self, name) == getattr(other, name) for name in _DECLARED)
 
     def to_mapping(self) -> dict[str, str]:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {PREFIX + name: str(value) for name, value in values.items() if value is not None}
 
     @classmethod
-    def of(cls, spec: ServiceSpec, *, engine: str, deployer: str) -> Self:
+    def of(
+        cls,
+        spec: ServiceSpec,
+        *,
+        engine: str,
+        deployer: str,
+        deployed_at: str | None = None,
+        profile_hash: str | None = None,
+        container: Container | None = None,
+    ) -> Self:
         return cls(
             host=spec.host,
             service=spec.service,
@@ -59,6 +96,13 @@ class Labels:
             spec_hash=spec.spec_hash,
             deployer=deployer,
             spec=json.dumps(asdict(spec), sort_keys=True),
+            deployed_at=deployed_at,
+            profile_hash=profile_hash,
+            gpu_uuid=container.gpu_uuid if container else None,
+            image=container.image if container else None,
+            image_digest=container.image_digest if container else None,
+            patch_set=container.patch_set if container else None,
+            restart=container.restart if container else None,
         )
 
     @classmethod
@@ -84,5 +128,5 @@ class Labels:
             engine=own["engine"],
             spec_hash=own["spec_hash"],
             deployer=own["deployer"],
-            spec=own.get("spec"),
+            **{name: own.get(name) for name in _OPTIONAL},
         )

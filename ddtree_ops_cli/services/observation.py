@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import DdtreeError
-from .runtimes import Instance, open_runtime
+from .runtimes import Instance, Runtime, open_runtime
 
 if TYPE_CHECKING:
     from ..hosts.connection import Connections
@@ -28,34 +28,22 @@ class Observed:
     """Server average, tokens per verify step; None without speculation or before the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """A host that answers, but whose services this version cannot see."""
-
-    detail: str
-
-
-def survey(host: Loaded[HostProfile], connections: Connections) -> list[Observed] | Reached:
+def survey(host: Loaded[HostProfile], connections: Connections) -> list[Observed]:
     """Everything deployed on a host."""
-    if host.value.runtime == "docker":
-        from ..hosts.facts import read_facts
-        from ..hosts.probe import LIGHT
-        from ..hosts.report import summary
-
-        facts = read_facts(connections.to(host), LIGHT)
-        return Reached(f"{summary(facts)}; containers are not served yet")
-    return [observe(instance) for instance in open_runtime(host).instances()]
+    runtime = open_runtime(host, connections)
+    return [observe(runtime, instance) for instance in runtime.instances()]
 
 
-def observe(instance: Instance) -> Observed:
+def observe(runtime: Runtime, instance: Instance) -> Observed:
     """Ask the engine itself; a process that merely runs is not healthy."""
     uptime = time.time() - instance.started_at
     if instance.state == "dead":
-        hint = f"its process ended; see `ddtree logs {instance.labels.host}`"
+        how = runtime.ended(instance) or "it just came back"
+        hint = f"{how}; see `ddtree logs {instance.labels.host} --gpu {instance.labels.gpu}`"
         return Observed(instance, "dead", hint, None, None)
     from ..engine_api.client import EngineClient
 
-    with EngineClient(instance.url) as engine:
+    with EngineClient(runtime.reach(instance)) as engine:
         health = engine.health_generate()
         if health.status == 503:
             return Observed(instance, "starting", health.detail, uptime, None)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from ..errors import DdtreeError
+from ..errors import DdtreeError, HostUnreachable
 from ..output import tables
-from .observation import Observed, Reached
+from .observation import Observed
 from .runtimes import Instance
 
-Found = Mapping[str, list[Observed] | Reached | DdtreeError]
+Found = Mapping[str, list[Observed] | DdtreeError]
 
 _COLUMNS = ("host", "GPU", "service", "engine", "budget", "port", "health", "uptime", "accept")
 
@@ -21,18 +21,13 @@ def show(found: Found) -> None:
 
 
 def document(found: Found) -> dict[str, Any]:
-    """`{host: {"services": [...] or null, "detail"?} or {"error": text}}`; times in seconds.
-
-    `"services": null`: the host answers, what runs there is not known.
-    """
+    """`{host: {"services": [...]} or {"error": text}}`; times in seconds."""
     return {name: _host(result) for name, result in found.items()}
 
 
-def _host(result: list[Observed] | Reached | DdtreeError) -> dict[str, Any]:
+def _host(result: list[Observed] | DdtreeError) -> dict[str, Any]:
     if isinstance(result, DdtreeError):
         return {"error": str(result)}
-    if isinstance(result, Reached):
-        return {"services": None, "detail": result.detail}
     services = [
         {
             **summary(seen.instance),
@@ -61,11 +56,18 @@ def summary(instance: Instance) -> dict[str, Any]:
         "mode": labels.mode,
         "port": labels.port,
         "url": instance.url,
+        "tunnel": instance.tunnel,
         "state": instance.state,
         "identity": instance.identity,
         "started_at": instance.started_at,
         "spec_hash": labels.spec_hash,
         "deployer": labels.deployer,
+        "deployed_at": labels.deployed_at,
+        "profile_hash": labels.profile_hash,
+        "gpu_uuid": labels.gpu_uuid,
+        "image": labels.image,
+        "image_digest": labels.image_digest,
+        "patch_set": labels.patch_set,
     }
 
 
@@ -73,9 +75,8 @@ def _rows(found: Found) -> list[list[object]]:
     rows: list[list[object]] = []
     for name, result in found.items():
         if isinstance(result, DdtreeError):
-            rows.append([name, *[None] * 5, f"unreachable: {result.what}", None, None])
-        elif isinstance(result, Reached):
-            rows.append([name, *[None] * 5, f"reachable: {result.detail}", None, None])
+            word = "unreachable" if isinstance(result, HostUnreachable) else "failed"
+            rows.append([name, *[None] * 5, f"{word}: {result.what}", None, None])
         elif not result:
             rows.append([name, *[None] * 5, "stopped: nothing is deployed", None, None])
         else:

@@ -29,7 +29,8 @@ def wait_ready(runtime: Runtime, labels: Labels, *, timeout_s: float, say: Progr
     """
     begin = time.monotonic()
     pause = _FIRST_PAUSE_S
-    with EngineClient(_find(runtime, labels).url) as engine:
+    instance = _find(runtime, labels)
+    with EngineClient(runtime.reach(instance)) as engine:
         while True:
             health = engine.health_generate()
             waited = time.monotonic() - begin
@@ -37,9 +38,9 @@ def wait_ready(runtime: Runtime, labels: Labels, *, timeout_s: float, say: Progr
                 say(f"ready after {waited:.0f} s")
                 return
             seen = health.detail if health.status is None else f"HTTP {health.status}"
-            if not runtime.alive(_find(runtime, labels)):
+            if (end := runtime.ended(instance)) is not None:
                 raise Unhealthy(
-                    f"the engine ended after {waited:.0f} s, before it was ready",
+                    f"{end}, after {waited:.0f} s and before it was ready",
                     where=labels.service,
                     mend="its log says why",
                 )
@@ -49,14 +50,14 @@ def wait_ready(runtime: Runtime, labels: Labels, *, timeout_s: float, say: Progr
                     where=labels.service,
                     mend="see its log, or raise ready_timeout_s in the host's profile",
                 )
-            say(f"{waited:.0f} s, {seen}")
+            say(f"{waited:.0f} of {timeout_s:.0f} s, {seen}")
             rest(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
 
 def verify_identity(runtime: Runtime, labels: Labels, *, say: Progress) -> None:
     """One real completion from the model that was asked for; raises Unhealthy otherwise."""
-    with EngineClient(_find(runtime, labels).url) as engine:
+    with EngineClient(runtime.reach(_find(runtime, labels))) as engine:
         served = [model.id for model in engine.models()]
         if labels.served_name not in served:
             raise Unhealthy(
@@ -71,7 +72,7 @@ def verify_identity(runtime: Runtime, labels: Labels, *, say: Progress) -> None:
 
 def verify_exactness(runtime: Runtime, labels: Labels) -> None:
     """Say what `--allow-hybrid-unsafe` came to: nothing, or output that cannot be trusted."""
-    with EngineClient(_find(runtime, labels).url) as engine:
+    with EngineClient(runtime.reach(_find(runtime, labels))) as engine:
         state = engine.server_info().arguments.get("speculative_ddtree_state")
     if state == "exact":
         note("--allow-hybrid-unsafe has no effect: this engine keeps each node's state exact")

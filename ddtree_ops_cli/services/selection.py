@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..errors import UsageError
 from .runtimes import Instance
@@ -41,8 +41,13 @@ def select(
     )
 
 
-def place(instances: Sequence[Instance], *, host: str, service: str, gpus: int) -> int:
-    """The GPU for a service that names none: the one it is on, else the first free one."""
+def place(
+    instances: Sequence[Instance], *, host: str, service: str, gpus: int, held: Mapping[int, str]
+) -> int:
+    """The GPU for a service that names none: the one it is on, else the first free one.
+
+    `held` says what computes on a GPU that this toolkit did not start.
+    """
     on = [instance.labels.gpu for instance in instances if instance.labels.service == service]
     if len(on) > 1:
         raise UsageError(
@@ -53,10 +58,13 @@ def place(instances: Sequence[Instance], *, host: str, service: str, gpus: int) 
     if on:
         return on[0]
     taken = {instance.labels.gpu for instance in instances}
-    free = [gpu for gpu in range(gpus) if gpu not in taken]
+    free = [gpu for gpu in range(gpus) if gpu not in taken and gpu not in held]
     if not free:
+        others = "; ".join(f"GPU {gpu} is held by {who}" for gpu, who in sorted(held.items()))
         raise UsageError(
-            f"each of the {gpus} GPUs has a service",
+            f"none of the {gpus} GPUs is free: {others}"
+            if held
+            else f"each of the {gpus} GPUs has a service",
             where=f"host {host}",
             mend="replace one with --gpu, or `ddtree stop` one first",
         )

@@ -14,15 +14,17 @@ SGLANG_VERSION = "0.5.17"
 
 # -P: a file of the folder that the operator stands in must not shadow a module of the engine.
 LAB_ENGINE = (sys.executable, "-P", "-m", "ddtree_ops_cli.lab.server")
-SGLANG_ENGINE = ("python3", "-m", "sglang.launch_server")
 
 
-def engine_args(spec: ServiceSpec) -> list[str]:
-    """Flags of `sglang.launch_server` (sglang/srt/server_args.py) and of the DDTREE patch set."""
+def engine_args(spec: ServiceSpec, *, listen: str | None = None) -> list[str]:
+    """Flags of `sglang.launch_server` (sglang/srt/server_args.py) and of the DDTREE patch set.
+
+    `listen` is the address inside a container, where `spec.bind` is the host's.
+    """
     args = ["--model-path", spec.target, "--served-model-name", spec.served_name]
     if spec.target_revision is not None:
         args += ["--revision", spec.target_revision]
-    args += ["--host", spec.bind, "--port", str(spec.port), "--enable-metrics"]
+    args += ["--host", listen or spec.bind, "--port", str(spec.port), "--enable-metrics"]
     for flag, value in spec.engine:
         args += [f"--{flag}", value]
     if spec.algorithm != "none":

@@ -30,6 +30,26 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """How the profile wants the container; a host decides the rest."""
+
+    image: str | None
+    """None: the project's own."""
+    command: tuple[str, ...]
+    restart: str
+    shm_size: str
+    """Such as 16g."""
+    ulimits: tuple[tuple[str, int], ...]
+    user: str | None
+    env: tuple[tuple[str, str], ...]
+    mounts: tuple[str, ...]
+    """HOST-PATH:CONTAINER-PATH, with :ro behind."""
+    kernel_cache: str
+    gpu_access: str
+    """`auto`, `gpus` or `cdi`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """Everything that is decided before a service starts."""
 
@@ -53,6 +73,10 @@ class ServiceSpec:
     extra_args: tuple[str, ...]
     block_size: int | None = None
     """Of the drafter, as the model profile has it."""
+    requires: tuple[str, ...] = ()
+    """What the engine must have: `patch-set`."""
+    container: ContainerSpec | None = None
+    """None for the runtime process."""
 
     @property
     def spec_hash(self) -> str:
@@ -92,6 +116,13 @@ def decide(
             f"{flag} is for a tree, and service {service.name} runs {algorithm}",
             mend="leave it out, or choose a service with algorithm: DDTREE",
         )
+    if host.value.runtime == "docker" and model.value.target.startswith("lab:"):
+        raise UsageError(
+            f"the weights of model {model.name} are inside the package on this machine, and "
+            f"{host.name} does not have them",
+            where=str(model.file),
+            mend=f"copy {_LAB} there, and name its folders in a model profile of your own",
+        )
     return ServiceSpec(
         host=host.name,
         service=service.name,
@@ -109,6 +140,26 @@ def decide(
         engine=_engine(service.value, model.value),
         extra_args=service.value.engine.extra_args,
         block_size=model.value.block_size if drafter else None,
+        requires=service.value.requires,
+        container=_container(host.value, service.value),
+    )
+
+
+def _container(host: HostProfile, service: ServiceProfile) -> ContainerSpec | None:
+    if host.runtime != "docker":
+        return None
+    declared = service.container
+    return ContainerSpec(
+        image=declared.image,
+        command=declared.command,
+        restart=declared.restart,
+        shm_size=declared.shm_size,
+        ulimits=tuple(sorted(declared.ulimits.items())),
+        user=declared.user,
+        env=tuple(sorted(declared.env.items())),
+        mounts=declared.mounts,
+        kernel_cache=declared.kernel_cache,
+        gpu_access=host.gpu_access,
     )
 
 

@@ -137,14 +137,19 @@ def test_what_was_not_asked_is_not_read() -> None:
 def test_how_a_container_gets_a_gpu(
     info: str, hook: bool, spec: bool, access: tuple[str, ...]
 ) -> None:
-    found = parse(0, f"WARNING: No swap limit support\n{info}", hook=hook, cdi_spec=spec)
+    found = parse(
+        0,
+        f"WARNING: No swap limit support\n{info}",
+        hook=hook,
+        cdi="/etc/cdi/nvidia.yaml" if spec else "",
+    )
     assert isinstance(found, ContainerEngine)
     assert found.gpu_access == access
 
 
 @pytest.mark.parametrize("exit_code", [124, 137])
 def test_a_stuck_daemon(exit_code: int) -> None:
-    assert parse(exit_code, "", hook=False, cdi_spec=False) == Unknown(
+    assert parse(exit_code, "", hook=False, cdi="") == Unknown(
         "Docker does not answer", "see `journalctl -u docker` on the host"
     )
 

@@ -15,7 +15,7 @@ from ddtree_ops_cli.rollout.operations import OPERATIONS, Change, Start
 from ddtree_ops_cli.rollout.plan import plan, playbook_for
 from ddtree_ops_cli.rollout.playbook import load, read
 from ddtree_ops_cli.services.labels import Labels
-from ddtree_ops_cli.services.runtimes import Instance
+from ddtree_ops_cli.services.runtimes import Instance, Launch
 from ddtree_ops_cli.services.spec import Overrides, ServiceSpec, decide
 
 
@@ -35,6 +35,11 @@ def running(what: ServiceSpec) -> Instance:
     return Instance(labels, "running", "pid 4711", "http://127.0.0.1:31001", 0.0, ("engine",), {})
 
 
+def from_another_image(instance: Instance) -> Instance:
+    labels = dataclasses.replace(instance.labels, image_digest="sha256:other")
+    return dataclasses.replace(instance, labels=labels)
+
+
 @pytest.mark.parametrize(
     ("occupant", "healthy", "playbook"),
     [
@@ -43,18 +48,29 @@ def running(what: ServiceSpec) -> Instance:
         (running(spec(16)), False, "replace"),
         (running(spec(32)), True, "replace"),
         (dataclasses.replace(running(spec(16)), state="dead"), False, "replace"),
+        (dataclasses.replace(running(spec(16)), proven=False), True, "replace"),
+        (from_another_image(running(spec(16))), True, "replace"),
     ],
-    ids=["free", "as declared", "as declared but ill", "another budget", "dead"],
+    ids=[
+        "free",
+        "as declared",
+        "as declared but ill",
+        "another budget",
+        "dead",
+        "left by a deploy that did not end",
+        "the image's tag has moved",
+    ],
 )
 def test_what_runs_on_the_gpu_decides_the_playbook(
     occupant: Instance | None, healthy: bool, playbook: str | None
 ) -> None:
-    assert playbook_for(spec(16), Facts(occupant, healthy, None)) == playbook
+    wanted = running(spec(16)).labels
+    assert playbook_for(wanted, Facts(occupant, healthy, None, None)) == playbook
 
 
 def start() -> Start:
     labels = Labels.of(spec(), engine="lab 0.1.0", deployer="op@desk")
-    return Start(spec(), labels, ("engine",), {})
+    return Start(spec(), labels, Launch("lab 0.1.0", ("engine",), {}))
 
 
 def test_a_replacement_stops_the_old_one_only_after_everything_that_can_be_checked() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddtree_ops_cli.errors import HostUnreachable
-from ddtree_ops_cli.services.observation import Observed, Reached
+from ddtree_ops_cli.errors import DdtreeError, HostUnreachable
+from ddtree_ops_cli.services.observation import Observed
 from ddtree_ops_cli.services.overview import document, show
 from ddtree_ops_cli.services.runtimes import Instance
 from tests.services.test_labels import LABELS
@@ -54,10 +54,8 @@ def test_the_document_has_the_same_with_units_in_its_names() -> None:
     assert service["port"] == LABELS.port
 
 
-def test_a_host_that_is_only_reached_is_not_said_to_be_idle(
+def test_a_host_that_answers_with_an_error_is_not_said_to_be_unreachable(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = {"ct200": Reached("Docker 28.5.1; containers are not served yet")}
-    show(found)
-    assert "reachable: Docker 28.5.1; containers are not served yet" in capsys.readouterr().out
-    assert document(found)["ct200"]["services"] is None
+    show({"ct200": DdtreeError("Docker is not running", mend="start it")})
+    assert "failed: Docker is not running" in capsys.readouterr().out

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from ddtree_ops_cli.errors import DdtreeError
+from ddtree_ops_cli.services.runtimes import Launch
 from ddtree_ops_cli.services.runtimes.process import ProcessRuntime
 from tests.conftest import free_ports, living
 from tests.services.test_labels import LABELS
@@ -50,7 +51,9 @@ def record_of(gpu: int) -> Path:
 
 def start(runtime: ProcessRuntime, *words: str, gpu: int = 1) -> int:
     labels = dataclasses.replace(LABELS, gpu=gpu)
-    instance = runtime.start(labels, [sys.executable, "-c", PROGRAM, *words], {"MARK": "1"})
+    instance = runtime.start(
+        labels, Launch("engine", (sys.executable, "-c", PROGRAM, *words), {"MARK": "1"})
+    )
     pid = int(instance.identity.removeprefix("pid "))
     STARTED.append(pid)
     deadline = time.monotonic() + 20
@@ -209,13 +212,14 @@ def test_a_full_disk_starts_nothing_and_is_one_error(tmp_path: Path) -> None:
         "import resource, sys\n"
         "from ddtree_ops_cli.errors import DdtreeError\n"
         "from ddtree_ops_cli.services.labels import Labels\n"
+        "from ddtree_ops_cli.services.runtimes import Launch\n"
         "from ddtree_ops_cli.services.runtimes.process import ProcessRuntime\n"
         "from tests.services.test_labels import LABELS\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
         "try:\n"
         "    argv = [sys.executable, '-c', 'import time; time.sleep(60)', sys.argv[1]]\n"
-        "    ProcessRuntime('lab', gpus=4).start(LABELS, argv, {})\n"
+        "    ProcessRuntime('lab', gpus=4).start(LABELS, Launch('engine', tuple(argv), {}))\n"
         "except DdtreeError as error:\n"
         "    print(error)\n"
     )

@@ -41,12 +41,12 @@ def test_a_choice_that_leaves_nothing_says_what_there_is() -> None:
 
 
 def test_a_service_stays_on_its_gpu_and_a_new_one_takes_the_first_free() -> None:
-    assert place([TREE_0, LINEAR_1], host="lab", service="linear", gpus=4) == 1
-    assert place([TREE_0, TREE_2], host="lab", service="plain", gpus=4) == 1
+    assert place([TREE_0, LINEAR_1], host="lab", service="linear", gpus=4, held={}) == 1
+    assert place([TREE_0, TREE_2], host="lab", service="plain", gpus=4, held={}) == 1
 
 
 def test_a_full_host_and_a_service_on_two_gpus_are_refused() -> None:
     with pytest.raises(UsageError, match="each of the 2 GPUs has a service"):
-        place([TREE_0, LINEAR_1], host="lab", service="plain", gpus=2)
+        place([TREE_0, LINEAR_1], host="lab", service="plain", gpus=2, held={})
     with pytest.raises(UsageError, match="service ddtree is on GPUs 0, 2"):
-        place([TREE_0, TREE_2], host="lab", service="ddtree", gpus=4)
+        place([TREE_0, TREE_2], host="lab", service="ddtree", gpus=4, held={})

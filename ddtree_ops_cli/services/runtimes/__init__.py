@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ...errors import DdtreeError
+from ..container import Container
 from ..labels import Labels
 from ..spec import ServiceSpec
 
@@ -30,35 +30,52 @@ class Instance:
     identity: str
     """What the host calls it: `pid 4711`, or a container's id."""
     url: str
-    """Where the engine is reached from this machine."""
+    """Where the host itself reaches the engine; `Runtime.reach` does from this machine."""
     started_at: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch, by this machine's clock."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     """What was added to the environment for it."""
     stopped_at: float | None = None
     """When a kept one was stopped, in seconds since the epoch."""
+    proven: bool = True
+    """Whether the deploy that started it came to its end."""
+    tunnel: str | None = None
+    """The command that brings `url` to this machine; None if it is here already."""
 
     @property
     def title(self) -> str:
         return f"{self.labels.service} on GPU {self.labels.gpu}"
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a service would be started: all of it is decided, nothing is done."""
+
+    engine: str
+    """`lab` or `sglang`, with the version."""
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    container: Container | None = None
+
+
 class Runtime(Protocol):
     """The services of one host."""
 
-    gpus: int
-    """How many GPUs, or places numbered like them, the host has."""
+    @property
+    def gpus(self) -> int:
+        """How many GPUs, or places numbered like them, the host has."""
+        ...
+
     state: HostState
     """Where the host keeps its locks and its audit log."""
 
-    @property
-    def engine(self) -> str:
-        """What it starts: `lab` or `sglang`, with the version."""
+    def held(self) -> Mapping[int, str]:
+        """The GPUs on which something computes that this toolkit did not start, and what."""
         ...
 
-    def command(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """The words that start the engine for this spec."""
+    def launch(self, spec: ServiceSpec) -> Launch:
+        """Raises DdtreeError for what the host does not have: the image, access to its GPUs."""
         ...
 
     def instances(self) -> list[Instance]:
@@ -69,6 +86,10 @@ class Runtime(Protocol):
         """What was stopped and can be started again, the latest first."""
         ...
 
+    def reach(self, instance: Instance) -> str:
+        """A URL of the engine for this machine, good while the connection lasts."""
+        ...
+
     def check(self, spec: ServiceSpec) -> None:
         """Raises what the engine would refuse only once it starts: weights, budget."""
         ...
@@ -77,9 +98,11 @@ class Runtime(Protocol):
         """Who listens on this port, in words; None if it is free."""
         ...
 
-    def start(
-        self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str]
-    ) -> Instance: ...
+    def start(self, labels: Labels, launch: Launch) -> Instance: ...
+
+    def settle(self, instance: Instance) -> None:
+        """It is proven: from now on the host may start it again when it ends."""
+        ...
 
     def retire(self, instance: Instance, *, grace_s: float) -> None:
         """End the service with all its processes; keep what it takes to start it again."""
@@ -93,7 +116,9 @@ class Runtime(Protocol):
         """End the service if it runs, and forget it, its log included."""
         ...
 
-    def alive(self, instance: Instance) -> bool: ...
+    def ended(self, instance: Instance) -> str | None:
+        """How it ended, in words; None while it runs."""
+        ...
 
     def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
         """The last lines of the log of the service on this GPU, then what is added to it.
@@ -103,13 +128,12 @@ class Runtime(Protocol):
         ...
 
 
-def open_runtime(host: Loaded[HostProfile], connections: Connections | None = None) -> Runtime:
+def open_runtime(host: Loaded[HostProfile], connections: Connections) -> Runtime:
+    """Nothing is connected to before the first question."""
     if host.value.runtime == "process":
         from .process import ProcessRuntime
 
         return ProcessRuntime(host.name, gpus=host.value.gpus or 1)
-    raise DdtreeError(
-        "this version serves the runtime process only; containers come with a later one",
-        where=f"host {host.name}",
-        mend="try everything on this machine with the host lab",
-    )
+    from .docker import DockerRuntime
+
+    return DockerRuntime(host, connections.to(host))

@@ -29,7 +29,7 @@ from ...hosts.state import HostState
 from ..labels import Labels
 from ..sglang_args import LAB_ENGINE, engine_args
 from ..spec import ServiceSpec
-from . import Instance
+from . import Instance, Launch
 
 _POLL_S = 0.2
 _LONGER_LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -44,14 +44,13 @@ class ProcessRuntime:
         self._root = user_state_path("ddtree") / "hosts" / host
         self.state = HostState(ThisMachine(host), str(self._root))
 
-    def command(self, spec: ServiceSpec) -> tuple[str, ...]:
-        return (*LAB_ENGINE, *engine_args(spec))
+    def held(self) -> Mapping[int, str]:
+        return {}
 
-    @property
-    def engine(self) -> str:
+    def launch(self, spec: ServiceSpec) -> Launch:
         from importlib.metadata import version
 
-        return f"lab {version('ddtree-ops')}"
+        return Launch(f"lab {version('ddtree-ops')}", (*LAB_ENGINE, *engine_args(spec)), {})
 
     def instances(self) -> list[Instance]:
         return [found for place in self._places() if (found := _read(place)) is not None]
@@ -64,6 +63,9 @@ class ProcessRuntime:
             if (instance := _read(folder)) is not None
         ]
         return sorted(found, key=lambda instance: -(instance.stopped_at or 0.0))
+
+    def reach(self, instance: Instance) -> str:
+        return instance.url
 
     def check(self, spec: ServiceSpec) -> None:
         from ...lab.server import check
@@ -83,10 +85,11 @@ class ProcessRuntime:
                 return own[0].title if own else error.strerror or "another program"
         return None
 
-    def start(
-        self, labels: Labels, argv: Sequence[str], environment: Mapping[str, str]
-    ) -> Instance:
-        return self._spawn(labels, argv, environment, _FRESH_LOG)
+    def start(self, labels: Labels, launch: Launch) -> Instance:
+        return self._spawn(labels, launch.argv, launch.environment, _FRESH_LOG)
+
+    def settle(self, instance: Instance) -> None:
+        """Nobody would start a process of this machine again."""
 
     def retire(self, instance: Instance, *, grace_s: float) -> None:
         self._end(instance, grace_s)
@@ -115,8 +118,8 @@ class ProcessRuntime:
         for name in ("service.json", "log"):
             (place / name).unlink(missing_ok=True)
 
-    def alive(self, instance: Instance) -> bool:
-        return self._runs(instance.labels.gpu)
+    def ended(self, instance: Instance) -> str | None:
+        return None if self._runs(instance.labels.gpu) else "its process ended"
 
     def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
         place = self._root / str(gpu)

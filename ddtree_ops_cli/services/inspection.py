@@ -1,0 +1,119 @@
+"""What Docker says of containers, read. Pure."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .container import container_name
+from .labels import Labels
+from .occupancy import Neighbour
+from .runtimes import Instance
+
+_KEPT = "-kept-"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A container of this toolkit in the list of a host's containers."""
+
+    identity: str
+    labels: Labels
+    role: Literal["current", "kept"]
+    running: bool
+
+
+def kept_name(gpu: int, identity: str) -> str:
+    return f"{container_name(gpu)}{_KEPT}{identity[:12]}"
+
+
+def own(entry: Mapping[str, Any]) -> Listed | None:
+    """An entry of GET /containers/json, if this toolkit started it.
+
+    Both labels and name must say so: a container inherits its image's labels.
+    """
+    try:
+        labels = Labels.from_mapping(entry["Labels"] or {})
+    except (KeyError, ValueError):
+        return None
+    name = _name(entry)
+    current = container_name(labels.gpu)
+    if name != current and not name.startswith(current + _KEPT):
+        return None
+    role: Literal["current", "kept"] = "current" if name == current else "kept"
+    return Listed(entry["Id"], labels, role, entry["State"] == "running")
+
+
+def neighbour(entry: Mapping[str, Any]) -> Neighbour:
+    """An entry of GET /containers/json as somebody else's."""
+    ports = {
+        port["PublicPort"]: port.get("IP", "")
+        for port in entry.get("Ports") or []
+        if port.get("PublicPort")
+    }
+    return Neighbour(entry["Id"], _name(entry), ports)
+
+
+def instance(
+    found: Mapping[str, Any], *, clock_offset_s: float, tunnel: Callable[[int], str]
+) -> Instance:
+    """The answer of GET /containers/ID/json.
+
+    The host's clock is ahead by `clock_offset_s`; `tunnel` says how a port is reached.
+    """
+    labels = Labels.from_mapping(found["Config"]["Labels"])
+    state = found["State"]
+    kept = found["Name"].lstrip("/") != container_name(labels.gpu)
+    alive = how_it_ended(found) is None
+    policy = found["HostConfig"]["RestartPolicy"]["Name"] or "no"
+    address = host_address(labels.bind)
+    return Instance(
+        labels=labels,
+        state="kept" if kept else "running" if alive else "dead",
+        identity=f"container {found['Id'][:12]}",
+        url=f"http://{f'[{address}]' if ':' in address else address}:{labels.port}",
+        started_at=_seconds(state["StartedAt"]) - clock_offset_s,
+        argv=tuple(found["Config"]["Cmd"] or ()),
+        environment=dict(entry.partition("=")[::2] for entry in found["Config"]["Env"] or ()),
+        stopped_at=_seconds(state["FinishedAt"]) - clock_offset_s if kept else None,
+        proven=policy == (labels.restart or "no"),
+        tunnel=tunnel(labels.port),
+    )
+
+
+def how_it_ended(found: Mapping[str, Any]) -> str | None:
+    """In words; None while it runs."""
+    state = found["State"]
+    code = state["ExitCode"]
+    if state["Restarting"]:
+        return f"it ends again and again, the last time with exit code {code}"
+    if state["Running"]:
+        return None
+    if state["Status"] == "created":
+        return "its container was never started"
+    if state["OOMKilled"]:
+        return f"it was killed, for it took more memory than it may have (exit code {code})"
+    meaning = f", signal {code - 128}" if 128 < code < 160 else ""
+    said = f": {state['Error']}" if state.get("Error") else ""
+    return f"it ended with exit code {code}{meaning}{said}"
+
+
+def host_address(bind: str) -> str:
+    """Where the host itself reaches what listens on `bind`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    """Docker lists a container under names of links too; its own has one slash."""
+    names = [name.lstrip("/") for name in entry["Names"] if name.count("/") == 1]
+    return names[0] if names else str(entry["Id"])[:12]
+
+
+def _seconds(text: str) -> float:
+    """Docker writes nanoseconds, which Python does not read; year 1 is `never`."""
+    shorter = re.sub(r"(\.\d{6})\d*", r"\1", text).replace("Z", "+00:00")
+    moment = datetime.datetime.fromisoformat(shorter)
+    return moment.timestamp() if moment.year > 1 else 0.0
