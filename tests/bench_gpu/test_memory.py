@@ -46,3 +46,10 @@ def test_memory_of_all_processes_of_one_server_by_gpu() -> None:
     }
     assert held(holders, frozenset({10, 11, 12})) == {"GPU-a": 1.5}
     assert held(holders, frozenset({1})) == {}
+
+
+def test_a_difference_of_memory_may_be_negative() -> None:
+    """As SGLang prints it where another server ends or starts meanwhile."""
+    assert printed(LOG.replace("mem usage=0.40 GB", "mem usage=-3.65 GB")).graphs == (
+        pytest.approx(-3.60)
+    )

@@ -43,7 +43,7 @@ def run(out: Path, *words: str) -> tuple[int, dict[str, Any]]:
         [
             *("--out", str(out), "--sglang", str(ENGINE), "--base-port", str(free_ports())),
             *("--rounds", "2", "--max-tokens", "8", "--lab-suite", "story"),
-            *("--budgets", "8,16", "--lab-budgets", "8", *words),
+            *("--budgets", "8,16", "--lab-budgets", "8", "--off-spine", "", *words),
         ]
     )
     document: dict[str, Any] = json.loads((out / "bench-gpu.json").read_text())
@@ -111,5 +111,16 @@ def test_a_dry_run_starts_nothing_and_shows_the_lanes(
     out = tmp_path / "out"
     assert main(["--out", str(out), "--sglang", str(ENGINE), "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan["lanes"][1] == ["32: linear GPU 1, tree GPU 1"]
+    assert plan["lanes"] == [
+        ["16: linear GPU 0, tree GPU 0", "32: linear GPU 0, tree GPU 0"],
+        ["16 off the spine: linear GPU 1, tree GPU 1", "64: linear GPU 1, tree GPU 1"],
+    ]
     assert not out.exists()
+
+
+def test_a_tree_forced_off_its_spine_is_a_contest_of_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("--parts", "shapes", "--budgets", "", "--off-spine", "8", "--profile-steps", "0")
+    code, document = run(out, *words)
+    assert (code, document.get("failures")) == (0, None)
+    assert set(document["contests"]) == {"27b-tree-8-off-spine-gpu0"}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ddtree_ops_cli.services.shapes import GIB
+from tools.bench_gpu import shapes
 from tools.bench_gpu.services import Device, Model, Service, need
-from tools.bench_gpu.shapes import DRAFTER, GIB, TARGET, sizes
 
 GPU = Device(1, "GPU-1111", "NVIDIA H200", 143_771)
 SHAPES = Model("27b", Path("/m/target"), Path("/m/drafter"), True, 8192, 1, 8192, 6)
 LAB = Model("lab-pair", Path("/l/target"), Path("/l/drafter"), False, 2048, 4, 16_384)
-SIZE = sizes(TARGET, DRAFTER)
 
 
 def option(service: Service, flag: str) -> str | None:
@@ -57,12 +57,22 @@ def test_a_service_is_pinned_by_uuid_whatever_the_shell_says() -> None:
 
 
 def test_states_of_the_nodes_are_for_each_request_and_one_of_padding() -> None:
-    one = need(Service(SHAPES, 64, GPU, 7), SIZE)
-    three = need(Service(replace(SHAPES, requests=3), 64, GPU, 7), SIZE)
-    state = (SIZE.state + SIZE.conv_window) / GIB
+    pair = shapes.pair()
+    assert pair.target.recurrence is not None
+    state = pair.target.recurrence.state_bytes(4) / GIB
+    one = need(Service(SHAPES, 64, GPU, 7), pair)
+    three = need(Service(replace(SHAPES, requests=3), 64, GPU, 7), pair)
+    linear = need(Service(SHAPES, None, GPU, 7), pair)
     assert one.node_states == pytest.approx(2 * 65 * state)
     assert three.node_states == pytest.approx(4 * 65 * state)
-    assert need(Service(SHAPES, None, GPU, 7), SIZE).node_states == pytest.approx(2 * 16 * state)
+    assert linear.node_states == pytest.approx(2 * 16 * state)
+    assert one.total - linear.total == pytest.approx(2 * 49 * state, abs=0.5)
+
+
+def test_forced_off_the_spine_is_asked_of_the_patch_set() -> None:
+    service = Service(SHAPES, 16, GPU, 7, off_spine=True)
+    assert service.environment({}, Path("/site"))["DDTREE_SIMULATE_PATH"] == "off-spine"
+    assert service.title != Service(SHAPES, 16, GPU, 7).title
 
 
 def test_titles_tell_all_servers_apart() -> None:

@@ -9,7 +9,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from ddtree_ops_cli.profiles.locate import Library
-from tools.bench_gpu.shapes import DRAFTER, GIB, TARGET, sizes, write_pair
+from ddtree_ops_cli.services.shapes import GIB
+from tools.bench_gpu.shapes import DRAFTER, TARGET, pair, write_pair
 
 
 def test_the_layers_are_those_of_the_27b_target() -> None:
@@ -27,11 +28,11 @@ def test_drafter_and_target_fit_together() -> None:
 
 def test_bytes_are_those_that_a_gpu_was_seen_to_allocate() -> None:
     """SGLang loads 50.1 and 3.2 GiB for these two, and writes 151 MB of state for a node."""
-    found = sizes(TARGET, DRAFTER)
-    assert found.target / GIB == pytest.approx(50.1, abs=0.05)
-    assert found.drafter / GIB == pytest.approx(3.2, abs=0.05)
-    assert found.state == 48 * 48 * 128 * 128 * 4
-    assert found.kv_token == 2 * 2 * (16 * 4 * 256 + 5 * 8 * 128)
+    found = pair()
+    assert found.target_bytes / GIB == pytest.approx(50.1, abs=0.05)
+    assert found.drafter_bytes / GIB == pytest.approx(3.2, abs=0.05)
+    assert found.target.recurrence is not None
+    assert found.target.recurrence.state_bytes(4) == pytest.approx(151e6, rel=0.03)
 
 
 def test_a_forced_token_is_a_letter_and_a_prompt_is_its_bytes(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from ddtree_ops_cli.errors import DdtreeError, UsageError
 
 from . import devices
 from .contest import Load
-from .placement import Placement, place
+from .placement import Match, Placement, place
 from .results import Results
 from .services import Device, Model, Service, need
-from .shapes import DRAFTER, TARGET, sizes, write_pair
+from .shapes import pair, write_pair
 from .stages import Bench, measure_lab, measure_pinned, measure_shapes
 
 PARTS = ("shapes", "lab", "pinned")
@@ -51,6 +51,9 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--parts", type=_parts, default=PARTS, metavar="A,B", help="of shapes, lab, pinned"
     )
     parser.add_argument("--budgets", type=_numbers, default=(16, 32, 64), metavar="N,N")
+    parser.add_argument(
+        "--off-spine", type=_numbers, default=(16,), metavar="N,N", help="'' for none"
+    )
     parser.add_argument("--lab-budgets", type=_numbers, default=(16, 32, 64), metavar="N,N")
     parser.add_argument("--lab-suite", default="held-out", metavar="SUITE")
     parser.add_argument("--rounds", type=int, default=12, help="of interleaved pairs, per contest")
@@ -73,7 +76,7 @@ def _run(asked: argparse.Namespace) -> int:
     found = devices.devices()
     folder = (asked.work or asked.out).resolve()
     shapes, lab = _models(folder, asked.accept_length)
-    placement = _placement(found, shapes, asked.budgets)
+    placement = _placement(found, shapes, asked.budgets, asked.off_spine)
     if asked.dry_run:
         print(json.dumps(_plan(asked, found, placement, shapes, lab), indent=1))
         return 0
@@ -89,17 +92,17 @@ def _run(asked: argparse.Namespace) -> int:
         write_pair(folder / "qwen3.6-27b-shapes")
         story = load_suite("story").prompts
         load = Load(story, asked.rounds, asked.max_tokens, ignore_eos=True)
-        measure_shapes(bench, shapes, sizes(TARGET, DRAFTER), placement, load)
+        measure_shapes(bench, shapes, pair(), placement, load)
     suite = load_suite(asked.lab_suite).prompts
-    load = Load(suite, asked.rounds, asked.max_tokens, ignore_eos=False)
-    if "lab" in asked.parts:
-        measure_lab(bench, lab, found[-1], asked.lab_budgets, load)
     if "pinned" in asked.parts:
         if len(found) < 2:
             results.put("failures", "pinned", "not run: it takes two GPUs, and this host has one")
         else:
             half = Load(suite, (asked.rounds + 1) // 2, asked.max_tokens, ignore_eos=False)
             measure_pinned(bench, lab, (found[0], found[1]), asked.lab_budgets[0], half)
+    if "lab" in asked.parts:
+        load = Load(suite, asked.rounds, asked.max_tokens, ignore_eos=False)
+        measure_lab(bench, lab, found[-1], asked.lab_budgets, load)
     for line in devices.clocks():
         results.put("clocks_after", line.split(",")[0], line)
     print((asked.out / "bench-gpu.md").read_text())
@@ -130,13 +133,16 @@ def _models(folder: Path, accept_length: int) -> tuple[Model, Model]:
     return shapes, lab
 
 
-def _placement(found: Sequence[Device], model: Model, budgets: Sequence[int]) -> Placement:
-    size = sizes(TARGET, DRAFTER)
+def _placement(
+    found: Sequence[Device], model: Model, budgets: Sequence[int], off_spine: Sequence[int]
+) -> Placement:
+    models = pair()
 
     def gib(budget: int | None) -> float:
-        return need(Service(model, budget, found[0], 0), size).total
+        return need(Service(model, budget, found[0], 0), models).total
 
-    return place(found, budgets, gib(None), {budget: gib(budget) for budget in budgets})
+    wanted = [(budget, False) for budget in budgets] + [(budget, True) for budget in off_spine]
+    return place(found, wanted, gib(None), {budget: gib(budget) for budget, _ in wanted})
 
 
 def _plan(
@@ -147,21 +153,27 @@ def _plan(
     lab: Model,
 ) -> dict[str, object]:
     """What would run, with the command line of one server of each kind."""
-    size = sizes(TARGET, DRAFTER)
-    servers = [Service(shapes, budget, found[0], 0) for budget in (None, *asked.budgets)]
+    models = pair()
+    trees = dict.fromkeys((*asked.budgets, *asked.off_spine))
+    servers = [Service(shapes, budget, found[0], 0) for budget in (None, *trees)]
     servers += [Service(lab, budget, found[-1], 0) for budget in (None, *asked.lab_budgets)]
     return {
         "parts": asked.parts,
         "lanes": [
-            [f"{m.budget}: linear GPU {m.linear.index}, tree GPU {m.tree.index}" for m in lane]
+            [_told(match) for match in lane]
             for lane in (*placement.lanes, placement.across)
             if lane
         ],
         "needs_gib": {
-            one.title: round(need(one, size).total, 1) for one in servers if one.model is shapes
+            one.title: round(need(one, models).total, 1) for one in servers if one.model is shapes
         },
         "argv": {one.title: one.argv for one in servers},
     }
+
+
+def _told(match: Match) -> str:
+    side = " off the spine" if match.off_spine else ""
+    return f"{match.budget}{side}: linear GPU {match.linear.index}, tree GPU {match.tree.index}"
 
 
 def _host(found: Sequence[Device], sglang: Path) -> dict[str, str]:
@@ -204,7 +216,7 @@ def _sglang(named: Path | None) -> Path:
 
 def _numbers(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(word) for word in text.split(","))
+        return tuple(int(word) for word in text.split(",") if word)
     except ValueError:
         raise argparse.ArgumentTypeError(f"not numbers with commas: {text}") from None
 

@@ -15,6 +15,7 @@ from ddtree_ops_cli.bench.prompts import Prompt
 from ddtree_ops_cli.bench.run import Run, Settings, measure
 from ddtree_ops_cli.bench.stats import CONFIDENCE, Ratio, paired_ratio
 from ddtree_ops_cli.bench.verdict import cautions, verdict
+from ddtree_ops_cli.errors import DdtreeError
 
 from .running import Running
 
@@ -87,6 +88,16 @@ def step_ratio(run: Run) -> Ratio | None:
             leads = [one for one in done.measurements if one.arm == ARMS[0]]
             first.append(fmean(1.0 if one.position == 0 else -1.0 for one in leads))
     return paired_ratio(logs, first) if logs else None
+
+
+def verify_off_spine(run: Run, title: str) -> None:
+    """DdtreeError where drafts that were to be accepted off the spine are on it."""
+    trees = [twin.acceptance for twin in run.twins if twin.arm == ARMS[0]]
+    if not all(found is not None and found.off_spine for found in trees):
+        raise DdtreeError(
+            "its accepted drafts are on the spine: its patch set does not force them off it",
+            where=title,
+        )
 
 
 def document(run: Run) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddtree_ops_cli.hosts.gpus import Holder
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"(-?\d+(?:\.\d+)?)"
 _WEIGHTS = re.compile(rf"Load weight end\..*mem usage={_NUMBER} GB")
 _STATES = re.compile(rf"conv_state size: {_NUMBER}GB, ssm_state size: {_NUMBER}GB")
 _NODE_STATES = re.compile(

@@ -17,6 +17,8 @@ class Match:
     budget: int
     linear: Device
     tree: Device
+    off_spine: bool = False
+    """Whether what the tree is forced to accept leaves its spine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +31,19 @@ class Placement:
 
 def place(
     devices: Sequence[Device],
-    budgets: Sequence[int],
+    wanted: Sequence[tuple[int, bool]],
     linear_gib: float,
     tree_gib: Mapping[int, float],
 ) -> Placement:
-    """Both servers of a match on one GPU where its memory allows that, in turn over the GPUs.
+    """Where each of `wanted` (a budget, and whether off the spine) is measured.
 
+    Both servers of a match on one GPU where its memory allows that, in turn over the GPUs.
     DdtreeError where a server fits on no GPU, or two only on GPUs that the host does not have.
     """
     lanes: list[list[Match]] = [[] for _ in devices]
     across: list[Match] = []
     turn = 0
-    for budget in sorted(budgets):
+    for budget, off_spine in sorted(wanted):
         roomy = [
             number
             for number, device in enumerate(devices)
@@ -49,10 +52,10 @@ def place(
         if roomy:
             number = roomy[turn % len(roomy)]
             turn += 1
-            lanes[number].append(Match(budget, devices[number], devices[number]))
+            lanes[number].append(Match(budget, devices[number], devices[number], off_spine))
             continue
         _refuse(devices, budget, linear_gib, tree_gib[budget])
-        across.append(Match(budget, devices[0], devices[1]))
+        across.append(Match(budget, devices[0], devices[1], off_spine))
     return Placement(tuple(tuple(lane) for lane in lanes if lane), tuple(across))
 
 

@@ -115,7 +115,7 @@ def _memory(memory: Mapping[str, Any], used: Mapping[str, Any]) -> str:
                     f"{_number(needs[part], 2)} / {_number(says[part], 2)}"
                     for part in ("weights", "node_states", "states", "cache")
                 ),
-                _number(says["graphs"], 2),
+                f"{_number(needs['rest'], 2)} / {_number(says['graphs'], 2)}",
                 f"{_number(needs['total'], 1)} / {_number(says['total'], 1)}",
                 ", ".join(f"{gib:.1f}" for gib in held.values()) or "-",
                 ""
@@ -125,9 +125,9 @@ def _memory(memory: Mapping[str, Any], used: Mapping[str, Any]) -> str:
                 _number(found["ready_after_s"], 0),
             ]
         )
-    columns = ("server", "weights", "node states", "states", "cache", "graphs", "total")
+    columns = ("server", "weights", "node states", "states", "cache", "rest / graphs", "total")
     table = _section(
-        "Memory in GiB: by the shapes / as printed",
+        "Memory in GiB: as planned / as printed",
         (*columns, "held (nvidia-smi)", "", "ready after, s"),
         rows,
     )

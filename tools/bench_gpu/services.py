@@ -8,20 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddtree_ops_cli.services.engine_options import EngineOptions
+from ddtree_ops_cli.services.memory import divide
 from ddtree_ops_cli.services.sglang_args import engine_args
+from ddtree_ops_cli.services.shapes import GIB, MIB, Pair
 from ddtree_ops_cli.services.spec import ServiceSpec, Tree
-
-from .shapes import GIB, Sizes
 
 BLOCK = 16
 """Rows that a linear chain of both drafters verifies."""
 TOPK_CAP = 8
+NCCL_PORT = 500
+"""Above the port of the server."""
 SLOTS_A_REQUEST = 5
 """Committed states that SGLang keeps for each request where it also keeps some for prefix reuse
 (kv_cache_configurator.py, _calculate_mamba_ratio, overlap on)."""
-OVERHEAD_GIB = 2.5
-"""CUDA context, workspaces, graphs and activations of one server; an allowance, not a measurement.
-"""
+ALLOWANCE_GIB = 1.0
+"""For activations, workspaces and graphs of one server; not a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Service:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", "sglang.launch_server", *engine_args(self._spec))
+        return (sys.executable, "-m", "sglang.launch_server", *engine_args(self.spec))
 
     def environment(self, outer: Mapping[str, str], sglang: Path) -> dict[str, str]:
         """Pinned by UUID, so that no order of devices can move it to another GPU."""
@@ -85,6 +87,8 @@ class Service:
         forced = {}
         if self.model.accept_length is not None:
             forced["SGLANG_SIMULATE_ACC_LEN"] = str(self.model.accept_length)
+        if self.off_spine:
+            forced["DDTREE_SIMULATE_PATH"] = "off-spine"
         return {
             **outer,
             **forced,
@@ -96,7 +100,7 @@ class Service:
         }
 
     @property
-    def _spec(self) -> ServiceSpec:
+    def spec(self) -> ServiceSpec:
         model = self.model
         slots = SLOTS_A_REQUEST * model.requests
         engine = {
@@ -111,6 +115,10 @@ class Service:
             # The pools have explicit sizes, so this only must not be in their way. It is a share
             # of what is free when the server starts, and the other server may start just then.
             "mem-fraction-static": "0.98",
+            # Several servers that start at once would draw the same free port.
+            "nccl-port": str(self.port + NCCL_PORT),
+            "sampling-backend": "pytorch",
+            "speculative-draft-attention-backend": "triton",
         }
         if model.dummy:
             engine["load-format"] = "dummy"
@@ -126,6 +134,7 @@ class Service:
             target_revision=None,
             drafter=str(model.drafter),
             drafter_revision=None,
+            block_size=BLOCK,
             algorithm="DFLASH" if self.budget is None else "DDTREE",
             tree=self._tree,
             engine=tuple(sorted(engine.items())),
@@ -152,28 +161,30 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Device memory of one server, GiB, by the shapes alone."""
+    """Device memory of one server, GiB, as the project's memory plan computes it."""
 
     weights: float
     node_states: float
-    """One for each row of a verify pass, for each request and a row of padding."""
+    """One for each row of a verify pass, for each request and one of padding."""
     states: float
     """Committed ones, likewise with padding."""
     cache: float
-    overhead: float = OVERHEAD_GIB
+    rest: float
+    """CUDA context and buffers as computed, activations and graphs as allowed for."""
 
     @property
     def total(self) -> float:
-        return self.weights + self.node_states + self.states + self.cache + self.overhead
+        return self.weights + self.node_states + self.states + self.cache + self.rest
 
 
-def need(service: Service, size: Sizes) -> Need:
-    model = service.model
-    slots = SLOTS_A_REQUEST * model.requests + 1
-    state = size.state + size.conv_window
+def need(service: Service, pair: Pair) -> Need:
+    capacity = service.device.memory_mib * MIB
+    found = divide(capacity, pair, EngineOptions.of(service.spec))
+    buffers = sum(size for _, size in found.buffers)
     return Need(
-        weights=(size.target + size.drafter) / GIB,
-        node_states=(model.requests + 1) * service.rows * state / GIB,
-        states=slots * state / GIB,
-        cache=model.tokens * size.kv_token / GIB,
+        weights=(found.target_weights + found.drafter_weights) / GIB,
+        node_states=found.verify_states / GIB,
+        states=found.recurrent_states / GIB,
+        cache=(found.target_kv + found.drafter_kv) / GIB,
+        rest=(found.runtime + buffers) / GIB + ALLOWANCE_GIB,
     )

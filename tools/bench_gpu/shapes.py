@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddtree_ops_cli.services.shapes import Pair, drafter_shape, target_shape
+
 Config = Mapping[str, Any]
 
-GIB = 1 << 30
-BF16 = 2
-FP32 = 4
+_BF16 = 2
 _PERIOD = 4
 """Of four layers, three are gated DeltaNet and the last is attention."""
 _BYTES = 256
@@ -90,57 +89,33 @@ DRAFTER: Config = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Bytes on the device, of a pair of configurations in bf16 with float32 states."""
-
-    target: int
-    drafter: int
-    """Its own weights: the target's embedding and head serve it."""
-    state: int
-    """The recurrent states of all layers after one token."""
-    conv_window: int
-    """The columns that the convolutions of all layers read before one token."""
-    kv_token: int
-    """Keys and values of one token in both models."""
-
-
-def sizes(target: Config, drafter: Config) -> Sizes:
-    hidden = target["hidden_size"]
-    recurrent = target["layer_types"].count("linear_attention")
-    attending = len(target["layer_types"]) - recurrent
-    key = target["linear_num_key_heads"] * target["linear_key_head_dim"]
-    value = target["linear_num_value_heads"] * target["linear_value_head_dim"]
-    channels = 2 * key + value
-    # q, k, v and gate; alpha and beta; the convolution; out.
-    gdn = hidden * (2 * key + 2 * value + 2 * target["linear_num_value_heads"])
-    gdn += channels * target["linear_conv_kernel_dim"] + value * hidden
-    layers = recurrent * gdn + attending * _attention(target, gated=target["attn_output_gate"])
-    layers += len(target["layer_types"]) * _mlp(target)
-    context = len(drafter["dflash_config"]["target_layer_ids"]) * hidden * drafter["hidden_size"]
-    draft_layers = drafter["num_hidden_layers"]
-    return Sizes(
-        target=BF16 * (layers + 2 * target["vocab_size"] * hidden),
-        drafter=BF16 * (draft_layers * (_attention(drafter) + _mlp(drafter)) + context),
-        state=FP32 * recurrent * value * target["linear_key_head_dim"],
-        conv_window=BF16 * recurrent * channels * (target["linear_conv_kernel_dim"] - 1),
-        kv_token=2
-        * BF16
-        * (
-            attending * target["num_key_value_heads"] * target["head_dim"]
-            + draft_layers * drafter["num_key_value_heads"] * drafter["head_dim"]
-        ),
+def pair() -> Pair:
+    """The two as the project's memory plan reads them."""
+    drafter = drafter_shape(DRAFTER, where="DRAFTER")
+    return Pair(
+        target=target_shape(TARGET, where="TARGET"),
+        target_bytes=_BF16 * _target_parameters(),
+        drafter=drafter,
+        drafter_bytes=_BF16 * drafter.parameters,
     )
 
 
-def _attention(config: Config, *, gated: bool = False) -> int:
-    queries = config["num_attention_heads"] * config["head_dim"]
-    keys = config["num_key_value_heads"] * config["head_dim"]
-    return int(config["hidden_size"] * (queries * (3 if gated else 2) + 2 * keys))
-
-
-def _mlp(config: Config) -> int:
-    return int(3 * config["hidden_size"] * config["intermediate_size"])
+def _target_parameters() -> int:
+    """Matrices and convolutions: a norm has no more than a row."""
+    hidden, kinds = TARGET["hidden_size"], TARGET["layer_types"]
+    key = TARGET["linear_num_key_heads"] * TARGET["linear_key_head_dim"]
+    value = TARGET["linear_num_value_heads"] * TARGET["linear_value_head_dim"]
+    # q, k, v and gate; alpha and beta; the convolution; out.
+    recurrent = hidden * (2 * key + 2 * value + 2 * TARGET["linear_num_value_heads"])
+    recurrent += (2 * key + value) * TARGET["linear_conv_kernel_dim"] + value * hidden
+    queries = TARGET["num_attention_heads"] * TARGET["head_dim"]
+    keys = TARGET["num_key_value_heads"] * TARGET["head_dim"]
+    # q with its gate, out; k and v.
+    attending = hidden * (3 * queries + 2 * keys)
+    layers = kinds.count("linear_attention") * recurrent
+    layers += kinds.count("full_attention") * attending
+    layers += len(kinds) * 3 * hidden * TARGET["intermediate_size"]
+    return int(layers + 2 * TARGET["vocab_size"] * hidden)
 
 
 def write_pair(folder: Path) -> tuple[Path, Path]:

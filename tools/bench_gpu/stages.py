@@ -12,16 +12,16 @@ from threading import Lock
 from typing import Any
 
 from ddtree_ops_cli.bench.run import Run
+from ddtree_ops_cli.services.shapes import Pair
 
 from . import devices, pinned
-from .contest import Load, contest, document, joined
+from .contest import Load, contest, document, joined, verify_off_spine
 from .memory import held, printed
 from .placement import Match, Placement
 from .profile import profile_server
 from .results import Results
 from .running import Running, launched
 from .services import Device, Model, Service, need
-from .shapes import Sizes
 
 READY_S = 300.0
 """A cold start compiles Triton kernels for two to three minutes."""
@@ -79,20 +79,20 @@ class Bench:
 
 
 def measure_shapes(
-    bench: Bench, model: Model, size: Sizes, placement: Placement, load: Load
+    bench: Bench, model: Model, pair: Pair, placement: Placement, load: Load
 ) -> None:
     """All matches, the lanes beside each other, then what is spread over two GPUs."""
     with ThreadPoolExecutor(max(len(placement.lanes), 1)) as pool:
         lanes = [
-            pool.submit(shapes_lane, bench, model, size, lane, load) for lane in placement.lanes
+            pool.submit(shapes_lane, bench, model, pair, lane, load) for lane in placement.lanes
         ]
         for lane in lanes:
             lane.result()
     if placement.across:
-        shapes_lane(bench, model, size, placement.across, load)
+        shapes_lane(bench, model, pair, placement.across, load)
 
 
-def shapes_lane(bench: Bench, model: Model, size: Sizes, lane: Sequence[Match], load: Load) -> None:
+def shapes_lane(bench: Bench, model: Model, pair: Pair, lane: Sequence[Match], load: Load) -> None:
     """One linear server stays; the trees come one after the other."""
     with ExitStack() as stay:
         linear = bench.launch(stay, bench.service(model, None, lane[0].linear))
@@ -101,20 +101,22 @@ def shapes_lane(bench: Bench, model: Model, size: Sizes, lane: Sequence[Match], 
         for match in lane:
             with ExitStack() as stack:
                 alone = linear.ready_after_s is not None
-                tree = bench.launch(stack, bench.service(model, match.budget, match.tree))
+                tree = bench.launch(
+                    stack, bench.service(model, match.budget, match.tree, off_spine=match.off_spine)
+                )
                 if not bench.ready(linear):
                     return
-                _shapes_match(bench, linear, tree, size, load, alone=alone)
+                _shapes_match(bench, linear, tree, pair, load, alone=alone)
 
 
 def _shapes_match(
-    bench: Bench, linear: Running, tree: Running, size: Sizes, load: Load, *, alone: bool
+    bench: Bench, linear: Running, tree: Running, pair: Pair, load: Load, *, alone: bool
 ) -> None:
     if not bench.ready(tree):
         return
     title = tree.service.title
     bench.results.attempt(
-        f"memory {title}", lambda: _note_memory(bench, linear, tree, size, alone=alone)
+        f"memory {title}", lambda: _note_memory(bench, linear, tree, pair, alone=alone)
     )
     _note_contest(bench, linear, tree, load, title)
     for running in (linear, tree):
@@ -140,7 +142,7 @@ def _note_profile(bench: Bench, running: Running) -> None:
         bench.results.put("profiles", title, {**asdict(found), "idle_ms": found.idle_ms})
 
 
-def _note_memory(bench: Bench, linear: Running, tree: Running, size: Sizes, *, alone: bool) -> None:
+def _note_memory(bench: Bench, linear: Running, tree: Running, pair: Pair, *, alone: bool) -> None:
     holders, used = devices.holders(), devices.used_gib()
     for running, undisturbed in ((linear, alone or not bench.together), (tree, alone)):
         service = running.service
@@ -149,7 +151,7 @@ def _note_memory(bench: Bench, linear: Running, tree: Running, size: Sizes, *, a
             "memory",
             service.title,
             {
-                "needs_gib": asdict(need(service, size)) | {"total": need(service, size).total},
+                "needs_gib": asdict(need(service, pair)) | {"total": need(service, pair).total},
                 "printed_gib": asdict(found) | {"total": found.total},
                 "printed_alone": undisturbed,
                 "held_gib": held(holders, running.pids()),
@@ -226,4 +228,6 @@ def _note_contest(
     )
     if run is not None:
         bench.results.put("contests", title, document(run))
+        if tree.service.off_spine:
+            bench.results.attempt(f"off the spine, {title}", lambda: verify_off_spine(run, title))
     return run
