@@ -192,6 +192,8 @@ def test_the_pool_of_states_caps_requests_on_the_first_server(qwen: Pair) -> Non
     division = divide(RTX_PRO_6000, published, ddtree(16))
     assert (division.running, division.slots, division.slots_per_request) == (2, 10, 5)
     assert division.capped_by_states
+    assert division.recurrent_states == (10 + 1) * division.state
+    assert division.verify_states == (2 + 1) * 17 * division.state
     refused = divide(RTX_PRO_6000, published, ddtree(32))
     assert refused.refusal is not None
     assert "a budget of 32 keeps 33 recurrent states of 147 MiB" in refused.refusal
