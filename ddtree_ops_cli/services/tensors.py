@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,7 +54,11 @@ def tensors_of(entry: Entry, header: Header | None, *, where: str) -> dict[str, 
             mend=NOT_THE_FILE,
         )
     if header is None or (len(start) < 8 and entry.size >= 8):
-        raise DdtreeError("your login may not read it", where=where, mend="let it, with chmod")
+        raise DdtreeError(
+            "your login may not read it",
+            where=where,
+            mend=f"on the host: sudo chmod a+r {shlex.quote(entry.path)}",
+        )
     if len(start) < 8 or 8 + header.length > entry.size:
         raise DdtreeError(
             f"truncated: its {entry.size} bytes end within the header",
