@@ -43,7 +43,7 @@ def plan(operator: Operator, *words: str, code: int = 0) -> tuple[dict[str, Any]
 
 
 def refusal(operator: Operator) -> str:
-    _, said = plan(operator, "--model", "mine", code=1)
+    document, said = plan(operator, "--model", "mine", code=1)
     assert document == {}
     (line,) = said.splitlines()
     return line
