@@ -42,6 +42,31 @@ def shielded(what: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the body.
+
+    A blocked signal mask would be inherited by a process started in it; a handler is not.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        with shielded(""):
+            yield
+        check_interrupt()
+        return
+    pressed: list[int] = []
+    previous = {
+        number: signal.signal(number, lambda number, _: pressed.append(number))
+        for number in _SIGNALS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
 def interrupt_threads() -> None:
     """Make every thread that is not shielded raise KeyboardInterrupt where it next asks."""
     _pressed.set()

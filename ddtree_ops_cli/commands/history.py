@@ -20,7 +20,10 @@ def history(
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show who did what on a host, from the audit log that the host keeps."""
+    """Show who did what on a host, and when.
+
+    From the audit log that the host itself keeps.
+    """
     from ..errors import UsageError
     from ..hosts.connection import Connections
     from ..output import machine, tables

@@ -26,6 +26,7 @@ from platformdirs import user_state_path
 from ...errors import DdtreeError
 from ...hosts.connection import ThisMachine
 from ...hosts.state import HostState
+from ...interrupts import deferred
 from ..labels import Labels
 from ..sglang_args import LAB_ENGINE, engine_args
 from ..spec import ServiceSpec
@@ -154,7 +155,7 @@ class ProcessRuntime:
         place = self._root / str(labels.gpu)
         place.mkdir(parents=True, exist_ok=True)
         # An interrupt between the start and the record would leave a process that nobody knows.
-        with _interrupts_deferred():
+        with deferred():
             # subprocess wants to own what it starts; this process shall outlive its parent.
             pid = os.posix_spawn(
                 argv[0],
@@ -213,22 +214,6 @@ def _instance(record: Mapping[str, Any], stopped_at: float | None = None) -> Ins
         environment=record["environment"],
         stopped_at=stopped_at,
     )
-
-
-@contextlib.contextmanager
-def _interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the body.
-
-    A blocked signal mask would be inherited by the started process; a handler is not.
-    """
-    pressed: list[int] = []
-    previous = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if pressed:
-        raise KeyboardInterrupt
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
