@@ -20,28 +20,45 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what runs where, and how it is."""
-    from functools import partial
+    """Show what runs where, and how it is.
 
-    from ..errors import DdtreeError, SomeHostsFailed
+    Below the table: where a service is not what its profiles say now, and what was cut off.
+    """
+    from ..errors import DdtreeError
     from ..hosts.connection import Connections
-    from ..hosts.fleet import each
+    from ..hosts.fleet import conclude, each
     from ..output import machine
+    from ..output.console import note
+    from ..profiles.load import Loaded
     from ..profiles.locate import Library
-    from ..services.observation import survey
+    from ..profiles.schema import HostProfile
+    from ..rollout.audit import Run, told, unfinished
+    from ..services.observation import Observed, survey
     from ..services.overview import document, show
+    from ..services.runtimes import open_runtime
 
     settings: Settings = ctx.obj
     library = Library.default(settings.profiles)
     targets = {host: library.host(host)} if host else library.targets()
     with Connections() as connections:
-        found = each(targets, partial(survey, connections=connections))
+
+        def look(at: Loaded[HostProfile]) -> tuple[list[Observed], list[Run]]:
+            runtime = open_runtime(at, connections)
+            return survey(at, runtime, library), unfinished(runtime.state)
+
+        found = each(targets, look)
+    services = {name: r if isinstance(r, DdtreeError) else r[0] for name, r in found.items()}
+    broken = {name: [] if isinstance(r, DdtreeError) else r[1] for name, r in found.items()}
     if as_json:
-        machine.write(document(found))
+        machine.write(
+            {
+                name: {**told_of, "unfinished": broken[name]}
+                for name, told_of in document(services).items()
+            }
+        )
     else:
-        show(found)
-    failed = {name: result for name, result in found.items() if isinstance(result, DdtreeError)}
-    if host is not None and failed:
-        raise failed[host]
-    if failed:
-        raise SomeHostsFailed(f"no answer from {len(failed)} of {len(found)} hosts")
+        show(services)
+        for name, runs in broken.items():
+            for run in runs:
+                note(f"{name}: {told(run, name)}")
+    conclude(services)

@@ -69,7 +69,7 @@ def each(
                 return _results(begun)
 
 
-def conclude(found: Mapping[str, object]) -> None:
+def conclude(found: Mapping[str, object], *, mend: str | None = None) -> None:
     """Raise what the exit code tells of the results: the one host's error, or that some failed."""
     errors = {name: error for name, error in found.items() if isinstance(error, DdtreeError)}
     if len(found) == 1:
@@ -80,7 +80,7 @@ def conclude(found: Mapping[str, object]) -> None:
     if errors:
         raise SomeHostsFailed(
             f"{len(errors)} of {len(found)} hosts failed: {', '.join(errors)}",
-            mend="the same command again leaves the others as they are",
+            mend=mend,
         )
 
 

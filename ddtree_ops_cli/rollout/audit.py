@@ -22,7 +22,7 @@ from ..errors import DdtreeError, HostUnreachable
 from ..hosts.state import HostState
 from ..output.console import warn
 from ..services.runtimes import Runtime
-from .lock import Lock, LockLost, hold, me
+from .lock import Lock, LockLost, hold, holders, me
 
 Event = Literal["begin", "done", "failed", "undone", "stuck"]
 Result = Literal["done", "failed", "interrupted"]
@@ -132,10 +132,28 @@ def runs_of(lines: Iterable[str]) -> list[Run]:
     return [_run(found) for found in events.values() if found[0].get("kind") == "begin"]
 
 
-def cut_off(runs: Iterable[Run], *, gpu: int, held: bool) -> Run | None:
-    """The last run on a GPU, if it has no end and nobody is at it any more."""
+def cut_off(runs: Iterable[Run], *, gpu: int) -> Run | None:
+    """The last run on a GPU, if it has no end. Only for who holds the lock: else it may go on."""
     last = [run for run in runs if run.gpu == gpu][-1:]
-    return last[0] if last and last[0].result is None and not held else None
+    return last[0] if last and last[0].result is None else None
+
+
+def unfinished(state: HostState) -> list[Run]:
+    """The runs that were cut off and not mended since, one a GPU at most."""
+    runs = history(state)
+    last = {run.gpu: run for run in runs if run.gpu is not None}
+    open_ends = [run for run in last.values() if run.result is None]
+    held = {holder.name for holder in holders(state) if holder.held} if open_ends else set()
+    return [run for run in open_ends if f"gpu-{run.gpu}" not in held]
+
+
+def told(run: Run, host: str) -> str:
+    """What was cut off, and how it is mended."""
+    return (
+        f"{run.command} by {run.who} at {run.at} was cut off at {run.last or 'its begin'}; "
+        f"`ddtree deploy {host} --gpu {run.gpu}` or `ddtree rollback {host} --gpu {run.gpu}` "
+        "mends it"
+    )
 
 
 def _run(events: list[dict[str, Any]]) -> Run:

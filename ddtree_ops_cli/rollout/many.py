@@ -43,7 +43,10 @@ def carry_out(
             max_failures=spread.max_failures,
         )
         show(found, dry_run=dry_run, as_json=as_json)
-    conclude({name: _verdict(outcome) for name, outcome in found.items()})
+    conclude(
+        {name: _verdict(outcome) for name, outcome in found.items()},
+        mend="the same command again leaves the others as they are",
+    )
 
 
 def _verdict(outcome: Outcome | DdtreeError) -> object:

@@ -225,8 +225,9 @@ def _again(runtime: Runtime, kept: Instance, timeout_s: float) -> None:
     from ..services.readiness import wait_ready
 
     with step(f"start {kept.title} again") as say:
-        runtime.revive(kept)
+        again = runtime.revive(kept)
         wait_ready(runtime, kept.labels, timeout_s=timeout_s, say=say)
+        runtime.settle(again)
 
 
 OPERATIONS: Mapping[str, Operation] = {

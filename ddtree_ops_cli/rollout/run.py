@@ -12,7 +12,7 @@ from ..profiles.schema import HostProfile
 from ..services.runtimes import Instance, Runtime
 from ..services.selection import select
 from .apply import apply, check
-from .audit import Run, at_work, cut_off, history
+from .audit import Run, at_work, cut_off, history, told
 from .deployment import Request, chosen_gpu, prepare, prepare_rollback
 from .operations import Change
 from .plan import Plan, plan
@@ -47,12 +47,11 @@ def deploy(
     gpu = chosen_gpu(library, host, runtime, asked)
     fixed = asked.on(gpu)
     if manner.dry_run:
-        name_broken(runtime, host.name, gpu)
         planned = prepare(library, host, runtime, fixed)
         return _tried(planned, runtime)
     purpose = manner.purpose("deploy", host.name)
     with at_work(runtime, gpu, purpose=purpose, wait_s=manner.lock_wait_s) as journal:
-        broken = name_broken(runtime, host.name, gpu)
+        broken = _name_broken(runtime, host.name, gpu)
         planned = prepare(library, host, runtime, fixed)
         if planned.steps or broken:
             apply(planned, runtime, journal, command=purpose)
@@ -105,14 +104,11 @@ def stop(
         return Outcome(planned, None)
 
 
-def name_broken(runtime: Runtime, host: str, gpu: int) -> Run | None:
+def _name_broken(runtime: Runtime, host: str, gpu: int) -> Run | None:
     """Say what an earlier command left half done on the GPU, if one did."""
-    broken = cut_off(history(runtime.state), gpu=gpu, held=False)
+    broken = cut_off(history(runtime.state), gpu=gpu)
     if broken is not None:
-        note(
-            f"{broken.command} by {broken.who} at {broken.at} was cut off at "
-            f"{broken.last or 'its begin'}; this, or `ddtree rollback {host} --gpu {gpu}`, mends it"
-        )
+        note(told(broken, host))
     return broken
 
 

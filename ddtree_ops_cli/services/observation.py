@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import DdtreeError
-from .runtimes import Instance, Runtime, open_runtime
+from .drift import Drift, drift
+from .runtimes import Instance, Runtime
+from .spec import Overrides, decide
 
 if TYPE_CHECKING:
-    from ..hosts.connection import Connections
     from ..profiles.load import Loaded
+    from ..profiles.locate import Library
     from ..profiles.schema import HostProfile
 
 Health = Literal["healthy", "starting", "unhealthy", "dead"]
@@ -26,12 +28,26 @@ class Observed:
     """None for a dead service: nothing says when it ended."""
     accept_length: float | None
     """Server average, tokens per verify step; None without speculation or before the first."""
+    drift: tuple[Drift, ...] = ()
+    """Where it is not what its profiles say now."""
 
 
-def survey(host: Loaded[HostProfile], connections: Connections) -> list[Observed]:
+def survey(host: Loaded[HostProfile], runtime: Runtime, library: Library) -> list[Observed]:
     """Everything deployed on a host."""
-    runtime = open_runtime(host, connections)
-    return [observe(runtime, instance) for instance in runtime.instances()]
+    return [
+        replace(observe(runtime, instance), drift=_drift(host, instance, library))
+        for instance in runtime.instances()
+    ]
+
+
+def _drift(host: Loaded[HostProfile], instance: Instance, library: Library) -> tuple[Drift, ...]:
+    labels = instance.labels
+    try:
+        service, model = library.service(labels.service), library.model(labels.model)
+        declared = decide(host, service, model, labels.gpu, Overrides())
+    except DdtreeError as error:
+        return (Drift("profile", f"{labels.service} of {labels.model}", error.what),)
+    return tuple(drift(labels, declared))
 
 
 def observe(runtime: Runtime, instance: Instance) -> Observed:

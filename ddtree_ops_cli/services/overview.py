@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import DdtreeError, HostUnreachable
 from ..output import tables
+from ..output.console import note
 from .observation import Observed
 from .runtimes import Instance
 
@@ -18,6 +19,10 @@ _COLUMNS = ("host", "GPU", "service", "engine", "budget", "port", "health", "upt
 
 def show(found: Found) -> None:
     tables.show(_COLUMNS, _rows(found), numeric="GPU budget port uptime accept")
+    for name, result in found.items():
+        for seen in () if isinstance(result, DdtreeError) else result:
+            for difference in seen.drift:
+                note(f"{name}, {seen.instance.title}: {difference}")
 
 
 def document(found: Found) -> dict[str, Any]:
@@ -35,6 +40,7 @@ def _host(result: list[Observed] | DdtreeError) -> dict[str, Any]:
             "detail": seen.detail,
             "uptime_s": None if seen.uptime_s is None else round(seen.uptime_s, 1),
             "accept_length": seen.accept_length,
+            "drift": list(seen.drift),
         }
         for seen in result
     ]

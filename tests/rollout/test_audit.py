@@ -10,7 +10,7 @@ import pytest
 
 from ddtree_ops_cli.hosts.connection import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
-from ddtree_ops_cli.rollout.audit import Journal, cut_off, history, runs_of
+from ddtree_ops_cli.rollout.audit import Journal, cut_off, history, runs_of, told, unfinished
 from ddtree_ops_cli.rollout.lock import hold
 
 
@@ -56,14 +56,22 @@ def test_a_run_without_an_end_says_how_far_it_came() -> None:
 def test_only_the_last_run_on_a_gpu_can_be_left_half_done(
     lines: list[str], found: str | None
 ) -> None:
-    run = cut_off(runs_of(lines), gpu=1, held=False)
+    run = cut_off(runs_of(lines), gpu=1)
     assert (run.run if run else None) == found
-    assert cut_off(runs_of(lines), gpu=1, held=True) is None
 
 
 def test_damaged_lines_and_runs_without_a_beginning_are_left_out() -> None:
     lines = ["", "{", '{"run": "x"', "[]", end("lost", "done"), begin("a"), end("a", "done")]
     assert [run.run for run in runs_of(lines)] == ["a"]
+
+
+def test_a_run_whose_lock_is_held_goes_on_and_is_not_unfinished(tmp_path: Path) -> None:
+    state = HostState(ThisMachine("here"), str(tmp_path))
+    with hold(state, "gpu-1", purpose="x") as lock:
+        Journal(lock).begin(command="deploy here", playbook="deploy", gpu=1)
+        assert unfinished(state) == []
+    [run] = unfinished(state)
+    assert "`ddtree rollback here --gpu 1`" in told(run, "here")
 
 
 def test_what_a_journal_writes_is_read_back_with_the_hosts_time(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ...profiles.schema import HostProfile
 
 _SECTIONS = ("ports", "engine", "gpus")
+_NEVER: Any = {"Name": "no"}
 _FRESH_S = 3.0
 """How long what was read of the host is taken as true: one decision asks for it several times."""
 
@@ -139,6 +140,8 @@ class DockerRuntime:
     def retire(self, instance: Instance, *, grace_s: float) -> None:
         identity, name = _id(instance), container_name(instance.labels.gpu)
         with self._api.asked(f"stop {name}"):
+            # `always` would bring it back beside its successor when the host boots.
+            self._api.update_container(identity, restart_policy=_NEVER)
             self._api.stop(identity, timeout=int(grace_s))
             self._api.rename(identity, inspection.kept_name(instance.labels.gpu, identity))
 
