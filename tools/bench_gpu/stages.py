@@ -144,8 +144,10 @@ def _note_profile(bench: Bench, running: Running) -> None:
 
 def _note_memory(bench: Bench, linear: Running, tree: Running, pair: Pair, *, alone: bool) -> None:
     holders, used = devices.holders(), devices.used_gib()
-    for running, undisturbed in ((linear, alone or not bench.together), (tree, alone)):
+    for running, undisturbed in ((linear, not bench.together), (tree, alone)):
         service = running.service
+        if service.title in bench.results.document.get("memory", {}):
+            continue
         found = printed(running.log_text())
         bench.results.put(
             "memory",
