@@ -73,7 +73,13 @@ def add_engine(root: Path) -> None:
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE / "lab", package / "lab", ignore=unwanted)
     shutil.copytree(HERE / "engine", sglang, ignore=unwanted)
-    _run("chmod", "-R", "u+rwX,go+rX,go-w", str(package), str(sglang))
+    # The engine says its version, which it asks Python for as that of an installed package.
+    installed = root / _SITE / f"ddtree_ops-{version('ddtree-ops')}.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: ddtree-ops\nVersion: {version('ddtree-ops')}\n"
+    )
+    _run("chmod", "-R", "u+rwX,go+rX,go-w", str(package), str(sglang), str(installed))
 
 
 def engine_sources() -> list[str]:
@@ -81,7 +87,8 @@ def engine_sources() -> list[str]:
     files = [PACKAGE / "__init__.py", PACKAGE / "errors.py"]
     files += [*(PACKAGE / "lab").rglob("*"), *(HERE / "engine").rglob("*")]
     found = sorted(f for f in files if f.is_file() and f.suffix != ".pyc")
-    return [f"{f.name} {hashlib.sha256(f.read_bytes()).hexdigest()}" for f in found]
+    hashes = [f"{f.name} {hashlib.sha256(f.read_bytes()).hexdigest()}" for f in found]
+    return [f"version {version('ddtree-ops')}", *hashes]
 
 
 def kept(directory: Path, kind: str, inputs: Sequence[str], build: Callable[[Path], None]) -> Path:
