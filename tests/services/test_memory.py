@@ -129,6 +129,7 @@ def test_the_division_is_what_sglang_logged(run: dict[str, Any], lab: Pair) -> N
     division = divide(H200, lab, options, free=int(run["free_gib"] * GIB))
     assert division.refusal is None
     assert division.running == run["max_running_requests"]
+    assert division.fraction == run["fraction"]
     assert division.slots == pytest.approx(run["max_mamba_cache_size"], rel=0.003)
     assert division.kv_tokens == pytest.approx(run["max_total_num_tokens"], rel=0.003)
     for name, gib in run["allocated_gib"].items():
