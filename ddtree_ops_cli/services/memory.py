@@ -207,6 +207,8 @@ class _States:
 def _refusal(
     division: Division, available: int, states: _States, options: EngineOptions
 ) -> str | None:
+    if options.budget is not None and options.budget > MAX_BUDGET:
+        return f"the patch set takes budgets up to {MAX_BUDGET}, not {options.budget}"
     if available <= 0:
         return "the weights leave no memory for caches"
     left = available - states.verify

@@ -148,7 +148,7 @@ def _figures(
         found[1:1] = [
             ("recurrent states", max(0, division.slots)),
             ("recurrent states per request", division.slots_per_request),
-            ("MiB of a recurrent state", round(division.state / MIB, 1)),
+            ("MiB per recurrent state", round(division.state / MIB, 1)),
         ]
     if options.tree:
         best = largest_budget(capacity, pair, options, requests=requests, context=context)

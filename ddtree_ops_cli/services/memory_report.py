@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -58,9 +59,9 @@ def document(
                 "title": column.title,
                 "gpus": list(column.gpus),
                 "capacity": column.capacity,
-                "items": dict(column.items),
-                "within_graphs_and_activations": dict(column.within_reserve),
-                "figures": {name.replace(" ", "_"): value for name, value in column.figures},
+                "items": _keyed(column.items),
+                "within_graphs_and_activations": _keyed(column.within_reserve),
+                "figures": _keyed(column.figures),
                 "fits": column.refusal is None,
                 "refusal": column.refusal,
                 "mend": column.mend,
@@ -69,6 +70,10 @@ def document(
             for column in columns
         ],
     }
+
+
+def _keyed(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    return {re.sub(r"\W+", "_", name.lower()): value for name, value in pairs}
 
 
 def _names(columns: Sequence[Sequence[tuple[str, Any]]]) -> list[str]:

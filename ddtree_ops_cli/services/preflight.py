@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import DdtreeError
 from ..output.console import warn
 from .engine_options import EngineOptions
-from .memory import MAX_BUDGET, Division, divide, largest_budget
+from .memory import Division, divide, largest_budget
 from .rights import User
 from .shapes import GIB, MIB, Pair, Uncounted
 from .weights import Role, Source, WeightsFacts, read_weights
@@ -153,6 +153,4 @@ def warnings(division: Division, options: EngineOptions) -> list[str]:
             f"{taken / GIB:.1f} GiB of buffers must go there: expect to run out of memory; lower "
             "engine.mem_fraction_static"
         )
-    if options.budget is not None and options.budget > MAX_BUDGET:
-        found.append(f"the patch set refuses a budget above {MAX_BUDGET}")
     return found

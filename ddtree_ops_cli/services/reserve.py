@@ -20,7 +20,7 @@ def buffers(
     rows = batch * options.rows
     found = [
         # mem_cache/memory_pool.ReqToTokenPool: int32
-        ("where each request's tokens lie", (running + 1) * (context + 2 * options.rows) * 4),
+        ("table of tokens", (running + 1) * (context + 2 * options.rows) * 4),
         # model_executor/graph_shared_output.py: float32
         ("logits", rows * target.vocabulary * 4),
         # layers/attention/triton_backend.init_cuda_graph_state: int64 indices, float32 partial sums
@@ -32,7 +32,7 @@ def buffers(
         found.append(("verify mask", rows * (context + options.rows)))
         # speculative/eagle_utils.eagle_sample: target and draft probabilities, float32
         sampled = running * options.rows if options.tree else 0
-        found.append(("sampling at temperature > 0", 2 * sampled * target.vocabulary * 4))
+        found.append(("sampling above temperature 0", 2 * sampled * target.vocabulary * 4))
     if drafter is not None:
         heads, value_dim = drafter.attention.heads, drafter.attention.value_dim
         block = drafter.block_size or options.rows

@@ -24,7 +24,7 @@ def test_the_lab_is_planned_into_this_machine(ddtree: Ddtree) -> None:
     file = Path(document["weights"]["target"]["directory"]) / "model.safetensors"
     with safetensors.safe_open(file, "numpy") as tensors:
         numbers = sum(math.prod(tensors.get_slice(k).get_shape()) for k in tensors.keys())  # noqa: SIM118
-    assert device["items"]["weights of the target"] == numbers * 4
+    assert device["items"]["weights_of_the_target"] == numbers * 4
     assert sum(device["items"].values()) == device["capacity"]
     assert document["weights"]["target"]["directory"].endswith("lab/weights/target")
 
@@ -34,7 +34,7 @@ def test_a_longer_context_takes_more(ddtree: Ddtree) -> None:
     for context in ("128", "1024"):
         done = ddtree("plan", "lab", "--context", context, "--json")
         items = json.loads(done.stdout)["devices"][0]["items"]
-        sizes.append(items["keys and values"])
+        sizes.append(items["keys_and_values"])
     assert sizes[1] == 8 * sizes[0]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ddtree_ops_cli.hosts.connection import Completed, ThisMachine
+from ddtree_ops_cli.services.weights import Source, read_weights
 from tests.rig import gpus as table
 from tests.rig.conftest import Box, Operator
 
@@ -138,6 +140,23 @@ def test_a_file_that_was_cut_off_while_copying(planned: Box, operator: Operator)
     planned.host.run("truncate", "-s", "1000000", "/srv/weights/target/model.safetensors")
     line = refusal(operator)
     assert "gpu1:/srv/weights/target/model.safetensors: truncated: 1000000 bytes" in line
+
+
+def test_a_host_with_busybox_alone_is_read_the_same(planned: Box, operator: Operator) -> None:
+    class Busybox(ThisMachine):
+        def run(
+            self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: str = ""
+        ) -> Completed:
+            alone = ["env", "-i", "PATH=/opt/busybox", "HOME=/home/ops"]
+            out = planned.host.run(*alone, *argv, stdin=stdin)
+            return Completed(tuple(argv), 0, out, "", 0.0, None)
+
+    planned.host.run("mkdir", "-p", "/opt/busybox")
+    planned.host.run("busybox", "--install", "-s", "/opt/busybox")
+    sources = [Source("target", f"{PAIR}/target"), Source("drafter", "org/drafter")]
+    with operator.connections() as connections:
+        host = connections.to(operator.profile("gpu1", planned.address))
+        assert read_weights(Busybox("gpu1"), sources) == read_weights(host, sources)
 
 
 def test_a_host_whose_gpus_cannot_be_read(planned: Box, operator: Operator) -> None:

@@ -239,6 +239,13 @@ def test_weights_larger_than_the_gpu_are_refused(qwen: Pair) -> None:
     assert largest_concurrency(24 * GIB, qwen, ddtree(16)) is None
 
 
+def test_a_budget_that_the_patch_set_does_not_take(lab: Pair) -> None:
+    assert divide(H200, lab, ddtree(256)).refusal is None
+    assert divide(H200, lab, ddtree(257)).refusal == (
+        "the patch set takes budgets up to 256, not 257"
+    )
+
+
 def test_buffers_beyond_the_reserve_do_not_fit(qwen: Pair) -> None:
     options = ddtree(64, mem_fraction_static=0.999, max_running_requests=4)
     division = divide(H200, qwen, options)
