@@ -10,8 +10,8 @@ from ..hosts.facts import Memory
 from ..hosts.gpus import Gpu
 from .engine_options import EngineOptions
 from .memory import Division, divide, largest_budget, largest_concurrency
-from .preflight import Models, mend, warnings
-from .shapes import MIB, Pair
+from .preflight import Models, mend, warnings, widest_fraction
+from .shapes import GIB, MIB, Pair
 
 Sizes = tuple[tuple[str, int], ...]
 
@@ -114,7 +114,11 @@ def _column(
         figures=_figures(division, pair, options, requests=requests, context=context),
         refusal=refusal,
         mend=advice,
-        warnings=(*warnings(division, options), *_of_the_gpus(gpus, name)),
+        warnings=(
+            *warnings(division, options),
+            *_spared(division, pair, options),
+            *_of_the_gpus(gpus, name),
+        ),
     )
 
 
@@ -157,6 +161,18 @@ def _figures(
         ("most requests at once", largest_concurrency(capacity, pair, options, context=context))
     )
     return tuple(found)
+
+
+def _spared(division: Division, pair: Pair, options: EngineOptions) -> list[str]:
+    """For a target with an image encoder SGLang keeps more back than its own estimate."""
+    widest = widest_fraction(division)
+    if pair.target.vision is None or options.mem_fraction_static or widest <= division.fraction:
+        return []
+    more = (division.reserve - division.estimated_reserve) / GIB
+    return [
+        f"for images the engine keeps {more:.1f} GiB more free than it reckons to need for text; "
+        f"engine.mem_fraction_static: {widest:g} gives them to requests"
+    ]
 
 
 def _of_the_gpus(gpus: Sequence[Gpu], name: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..output import tables
+from ..output.console import data
 from .engine_options import EngineOptions
 from .memory_plan import Column
 from .preflight import Models
@@ -37,6 +38,7 @@ def show(columns: Sequence[Column]) -> None:
         [name, *(found.get(name) for found in figures)]
         for name in _names([column.figures for column in columns])
     ]
+    data().print()
     told.append(["fits", *("no" if column.refusal else "yes" for column in columns)])
     tables.show(("it comes to", *titles), told, right=titles)
 

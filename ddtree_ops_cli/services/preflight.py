@@ -114,8 +114,7 @@ def mend(division: Division, pair: Pair, options: EngineOptions) -> str:
             ways.append(f"--budget {budget}")
         elif (budget := largest_budget(capacity, pair, one)) is not None:
             ways.append(f"--budget {budget} with engine.max_running_requests: 1")
-    # As much for the caches as SGLang itself thinks that graphs and activations can spare.
-    widest = int((1 - division.estimated_reserve / (capacity - division.runtime)) * 1000) / 1000
+    widest = widest_fraction(division)
     if widest > division.fraction:
         wider = replace(options, mem_fraction_static=widest)
         if divide(capacity, pair, wider).refusal is None:
@@ -123,6 +122,12 @@ def mend(division: Division, pair: Pair, options: EngineOptions) -> str:
     if not ways:
         return "take a GPU with more memory, or a quantised target"
     return f"{' or '.join(ways)} {'fits' if len(ways) == 1 else 'fit'}"
+
+
+def widest_fraction(division: Division) -> float:
+    """mem_fraction_static that leaves what SGLang itself reckons graphs and activations to need."""
+    free = division.capacity - division.runtime
+    return int((1 - division.estimated_reserve / free) * 1000) / 1000
 
 
 def warnings(division: Division, options: EngineOptions) -> list[str]:

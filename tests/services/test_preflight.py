@@ -149,6 +149,12 @@ def test_gpus_alike_share_a_column(models: Models) -> None:
     assert dict(columns[0].figures)["largest budget"] == 28
     assert dict(columns[0].figures)["most requests at once"] == 2
     assert dict(columns[1].figures)["most requests at once"] == 8
+    hint = "engine.mem_fraction_static: 0.856 gives them to requests"
+    assert columns[0].warnings[-1].endswith(hint)
+    wider = ddtree(16, mem_fraction_static=0.856)
+    (column,) = for_gpus([gpu(0)], models, wider, Wanted(None, None))
+    assert dict(column.figures)["largest budget"] == 38
+    assert not any("for images" in told for told in column.warnings)
 
 
 def test_more_requests_than_run_at_once_are_refused(models: Models) -> None:
