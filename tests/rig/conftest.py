@@ -193,12 +193,15 @@ class Operator:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"extends: {name}\n{text}")
 
-    def serves(self, name: str, box: Box, more: str = "", *, container: str = "") -> None:
+    def serves(
+        self, name: str, box: Box, more: str = "", *, container: str = "", ready_timeout_s: int = 90
+    ) -> None:
         """`name` is a Docker host for the lab's pair, whose weights lie there; its key is known.
 
         `more` goes into its profile, `container` into that section of every service's.
         """
-        self.profile(name, box.address, f"temporary_services: true\nready_timeout_s: 90\n{more}")
+        allowed = f"temporary_services: true\nready_timeout_s: {ready_timeout_s}\n"
+        self.profile(name, box.address, allowed + more)
         self.knows((box.address, box.host))
         there = "/srv/models/lab-pair"
         self.declares("models", "lab-pair", f"target: {there}/target\ndrafter: {there}/drafter\n")
