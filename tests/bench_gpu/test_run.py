@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tools.bench_gpu.__main__ import main
@@ -124,3 +129,23 @@ def test_a_tree_forced_off_its_spine_is_a_contest_of_its_own(tmp_path: Path) -> 
     code, document = run(out, *words)
     assert (code, document.get("failures")) == (0, None)
     assert set(document["contests"]) == {"27b-tree-8-off-spine-gpu0"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_its_results_and_no_server(tmp_path: Path, number: int) -> None:
+    out, port = tmp_path / "out", free_ports()
+    words = [*("--out", str(out), "--sglang", str(ENGINE), "--base-port", str(port))]
+    words += ["--parts", "shapes", "--budgets", "8,16", "--off-spine", "", "--rounds", "100000"]
+    told = tmp_path / "told"
+    with told.open("w") as stderr:
+        process = subprocess.Popen([sys.executable, "-m", "tools.bench_gpu", *words], stderr=stderr)
+    deadline = time.monotonic() + 60
+    while "round 3 of" not in told.read_text():
+        assert time.monotonic() < deadline, told.read_text()
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(30) == 130
+    assert "interrupted; what was measured is in the output folder" in told.read_text()
+    assert len(json.loads((out / "bench-gpu.json").read_text())["servers"]) == 4
+    left = [one for one in psutil.process_iter(["cmdline"]) if str(out) in str(one.info["cmdline"])]
+    assert left == []

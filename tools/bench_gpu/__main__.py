@@ -9,9 +9,11 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from ddtree_ops_cli.bench.prompts import load_suite
 from ddtree_ops_cli.errors import DdtreeError, UsageError
@@ -30,6 +32,8 @@ WEIGHTS = Path(__file__).parents[2] / "ddtree_ops_cli" / "lab" / "weights"
 
 def main(words: Sequence[str] | None = None) -> int:
     asked = _arguments(words)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return _run(asked)
     except DdtreeError as error:
@@ -38,6 +42,11 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; what was measured is in the output folder", file=sys.stderr)
         return 130
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """However it is ended, no server stays behind."""
+    raise KeyboardInterrupt
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -43,6 +43,7 @@ class Bench:
     profiled_steps: int
     base_port: int
     _ports: count[int] = field(init=False)
+    _launched: list[Running] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -60,7 +61,15 @@ class Bench:
             service.title,
             {"argv": list(service.argv), "gpu": asdict(service.device), **self._forced(service)},
         )
-        return stack.enter_context(launched(service, sglang=self.sglang, folder=self.folder))
+        running = stack.enter_context(launched(service, sglang=self.sglang, folder=self.folder))
+        self._launched.append(running)
+        return running
+
+    def abort(self) -> None:
+        """Let every lane end now: no further part begins, and those that run lose their servers."""
+        self.results.limit_s = 0.0
+        for running in self._launched:
+            running.kill()
 
     def ready(self, running: Running) -> bool:
         """Waits for it; False, with the reason recorded, if it does not start."""
@@ -86,8 +95,12 @@ def measure_shapes(
         lanes = [
             pool.submit(shapes_lane, bench, model, pair, lane, load) for lane in placement.lanes
         ]
-        for lane in lanes:
-            lane.result()
+        try:
+            for lane in lanes:
+                lane.result()
+        except KeyboardInterrupt:
+            bench.abort()
+            raise
     if placement.across:
         shapes_lane(bench, model, pair, placement.across, load)
 
