@@ -9,13 +9,15 @@ from ..errors import DdtreeError, HostUnreachable, Interrupted
 from ..interrupts import check_interrupt, shielded
 from ..output.console import note, warn
 from ..output.progress import step
+from ..services.boot_log import plain, telling
 from ..services.runtimes import Runtime
 from .audit import Journal
 from .lock import LockLost
 from .operations import OPERATIONS, Change
 from .plan import Plan
 
-_TELLING_LINES = 12
+_LINES = 2000
+"""Of the log of a start, its end; a traceback in the middle of it is told too."""
 
 
 def check(plan: Plan, runtime: Runtime) -> None:
@@ -101,16 +103,16 @@ def _take_the_lock_again(
 
 
 def _show_log(change: Change, runtime: Runtime, *, started: bool) -> None:
-    """The engine's last words, before the undo removes who said them."""
+    """What of the engine's log tells why, before the undo removes it."""
     if not started or change.start is None:
         return
     try:
-        lines = list(runtime.log_lines(change.gpu, last=_TELLING_LINES, follow=False))
+        lines = list(runtime.log_lines(change.gpu, last=_LINES, follow=False))
     except (DdtreeError, OSError):
         return  # it never got as far as a log
     if lines:
-        note("the engine's last lines:")
-        for line in lines:
+        note("from the engine's log:")
+        for line in telling([plain(line) for line in lines]):
             note(f"  {line}")
 
 

@@ -205,6 +205,16 @@ class VerifyIdentity(Operation):
             verify_exactness(runtime, change.coming)
 
 
+class QuickSmoke(Operation):
+    def describe(self, change: Change) -> str:
+        return "smoke it quickly: answers repeat, and each token is what a fresh prefill says"
+
+    def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
+        from ..services.readiness import quick_smoke
+
+        quick_smoke(runtime, change.coming, say=say)
+
+
 class Settle(Operation):
     changes = True
 
@@ -239,5 +249,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "start-kept": StartKept(),
     "wait-ready": WaitReady(),
     "verify-identity": VerifyIdentity(),
+    "quick-smoke": QuickSmoke(),
     "settle": Settle(),
 }

@@ -29,11 +29,13 @@ def plain(line: str) -> str:
 
 
 def telling(lines: Sequence[str], *, most: int = 20) -> list[str]:
-    """What says why an engine did not start: its errors, and the end.
+    """What says why an engine did not start: its errors, and the end; a short log is told whole.
 
     Frames of tracebacks are left out but for the last of each; what is repeated is told once; a
     gap is marked with `...`.
     """
+    if len(lines) <= most:
+        return list(lines)
     chosen: list[int] = []
     seen: set[str] = set()
     for at, line in enumerate(lines):

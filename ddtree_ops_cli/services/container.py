@@ -41,6 +41,8 @@ class Image:
     digest: str
     """sha256:..., which is the same on every host that has this image."""
     labels: Mapping[str, str]
+    user: str | None
+    """Who its processes are, in Docker's form; None is root."""
 
     @property
     def patch_set(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .comparison import first_difference
 from .outcome import Outcome
-from .session import PROMPTS, Session
+from .session import Session
 
 CHECK = "determinism"
 REPEATED = 3
@@ -13,8 +13,9 @@ REPEATED = 3
 
 def check(session: Session) -> Outcome:
     tokens = 0
-    for number, first in enumerate(session.answers()[:REPEATED]):
-        again = session.ask(session.engine, PROMPTS[number])
+    repeated = session.answers()[:REPEATED]
+    for number, first in enumerate(repeated):
+        again = session.ask(session.engine, session.prompts[number])
         place = first_difference(first, again)
         if place is not None:
             return Outcome(
@@ -25,6 +26,5 @@ def check(session: Session) -> Outcome:
                 {"prompt": number + 1, "position": place.position},
             )
         tokens += again.completion_tokens
-    return Outcome(
-        CHECK, "passed", f"{REPEATED} prompts, {tokens} tokens, twice the same", {"tokens": tokens}
-    )
+    found = f"{len(repeated)} prompts, {tokens} tokens, twice the same"
+    return Outcome(CHECK, "passed", found, {"tokens": tokens})

@@ -14,7 +14,6 @@ from .session import PROMPTS, Session
 
 CHECK = "re-derivation"
 LEAST_TOKENS = 48
-POSITIONS = 32
 
 
 def check(session: Session) -> Outcome:
@@ -30,7 +29,7 @@ def check(session: Session) -> Outcome:
         )
     ties: list[int] = []
     wrong: list[tuple[int, int]] = []
-    places = positions(len(tokens))
+    places = positions(len(tokens), session.positions)
     try:
         for at in places:
             prefix = [*answer.prompt_token_ids, *tokens[:at]]
@@ -67,9 +66,9 @@ def check(session: Session) -> Outcome:
     )
 
 
-def positions(length: int) -> list[int]:
+def positions(length: int, most: int) -> list[int]:
     """Places in an answer, the first and the last token among them, evenly between."""
-    count = min(POSITIONS, length)
+    count = min(most, length)
     return sorted({round(number * (length - 1) / (count - 1)) for number in range(count)})
 
 

@@ -28,6 +28,9 @@ class Session:
     engine: EngineClient
     served_name: str
     linear: EngineClient | None
+    prompts: tuple[str, ...] = PROMPTS
+    positions: int = 32
+    """Of an answer, that are derived again."""
     _answers: list[Completion] = field(default_factory=list)
     _info: ServerInfo | None = None
 
@@ -44,7 +47,7 @@ class Session:
     def answers(self) -> list[Completion]:
         """The engine's greedy answers to the suite's prompts, asked for once."""
         if not self._answers:
-            self._answers = [self.ask(self.engine, prompt) for prompt in PROMPTS]
+            self._answers = [self.ask(self.engine, prompt) for prompt in self.prompts]
         return self._answers
 
     def ask(self, engine: EngineClient, prompt: str, *, to_the_end: bool = False) -> Completion:

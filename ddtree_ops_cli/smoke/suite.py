@@ -17,9 +17,9 @@ from . import (
     repetition,
 )
 from .outcome import Outcome
-from .session import Session
+from .session import PROMPTS, Session
 
-__all__ = ["CHECKS", "Outcome", "run_suite"]
+__all__ = ["CHECKS", "Outcome", "run_quick", "run_suite"]
 
 Check = Callable[[Session], Outcome]
 
@@ -36,6 +36,19 @@ CHECKS: tuple[tuple[str, Check], ...] = tuple(
         acceptance_floor,
     )
 )
+
+
+_QUICK = (determinism, rederivation)
+_QUICK_PROMPTS = PROMPTS[:2]
+"""Code and an explanation: a second or two of a GPU each, and twice for determinism."""
+
+_QUICK_POSITIONS = 8
+
+
+def run_quick(engine: EngineClient, *, served_name: str) -> list[Outcome]:
+    """What tells a wrong state or kernel in a few answers, whatever the model; for every start."""
+    session = Session(engine, served_name, None, _QUICK_PROMPTS, _QUICK_POSITIONS)
+    return [_run(module.CHECK, module.check, session, []) for module in _QUICK]
 
 
 def run_suite(

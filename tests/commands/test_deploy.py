@@ -64,6 +64,7 @@ def test_a_dry_run_shows_the_plan_checks_and_changes_nothing(tiny: Ddtree, base_
         "start-service",
         "wait-ready",
         "verify-identity",
+        "quick-smoke",
     ]
     assert "--speculative-ddtree-budget" in plan["argv"]
     assert "check that the engine can take tiny-pair" in done.stderr

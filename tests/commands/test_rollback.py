@@ -34,6 +34,7 @@ def test_a_rollback_brings_back_what_ran_before_and_a_second_one_undoes_it(tiny:
         "start-kept",
         "wait-ready",
         "verify-identity",
+        "quick-smoke",
     ]
     assert budget(tiny) == 12
     done = tiny("rollback", "tiny")

@@ -57,7 +57,13 @@ def test_a_healthy_host_is_read_whole_in_one_login(gpu2: Box, operator: Operator
     assert first["memory_total_mib"] == 97887
     assert (first["mig"], first["ecc"], second["mig"], second["ecc"]) == (False, True, None, False)
     assert second["holders"] == [
-        {"pid": 1, "user": "root", "name": "sglang::scheduler, tp 0", "memory_mib": 71200}
+        {
+            "pid": 1,
+            "user": "root",
+            "name": "sglang::scheduler, tp 0",
+            "memory_mib": 71200,
+            "container": None,
+        }
     ]
 
 

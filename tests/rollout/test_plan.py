@@ -82,6 +82,7 @@ def test_a_replacement_stops_the_old_one_only_after_everything_that_can_be_check
         ("start ddtree on GPU 1, port 31001", True),
         ("wait until it generates, 60 s at most", False),
         ("verify that it serves lab-pair, with a real completion", False),
+        ("smoke it quickly: answers repeat, and each token is what a fresh prefill says", False),
     ]
 
 

@@ -14,7 +14,7 @@ from ddtree_ops_cli.smoke.repetition import find_loop
 def test_at_least_24_places_are_derived_again_the_first_and_the_last_among_them(
     length: int,
 ) -> None:
-    places = positions(length)
+    places = positions(length, 32)
 
     assert len(places) >= 24
     assert len(set(places)) == len(places)

@@ -66,7 +66,7 @@ class DockerRuntime:
         own, neighbours = self._containers()
         holders = {}
         for gpu in self._gpus():
-            mine = [one.identity for one in own if one.labels.gpu == gpu.index]
+            mine = [one.identity for one in own if one.running and one.labels.gpu == gpu.index]
             holders[gpu.index] = occupancy.gpu_holder(gpu, mine, neighbours)
         return {index: holder for index, holder in holders.items() if holder is not None}
 
@@ -89,9 +89,11 @@ class DockerRuntime:
         return f"http://127.0.0.1:{self._connection.forward(address, instance.labels.port)}"
 
     def check(self, spec: ServiceSpec) -> None:
-        require(spec, self._image(spec))
+        image = self._image(spec)
+        require(spec, image)
         assert spec.container is not None, "decide() gives each service of a docker host one"
-        preflight(self._connection, spec, self._gpu(spec), spec.container.user)
+        user = spec.container.user or image.user
+        preflight(self._connection, spec, self._gpu(spec), user)
         name = container_name(spec.gpu)
         if any(neighbour.name == name for neighbour in self._containers()[1]):
             raise DdtreeError(
@@ -230,7 +232,9 @@ class DockerRuntime:
                 mend=f"on the host: `docker pull {reference}` or `docker load`; or name another "
                 "as container.image of the service",
             ) from error
-        return Image(reference, found["Id"], found["Config"].get("Labels") or {})
+        config = found["Config"]
+        labels = config.get("Labels") or {}
+        return Image(reference, found["Id"], labels, config.get("User") or None)
 
     def _tunnel(self, port: int) -> str:
         """The user's own ssh, by the user's own configuration."""
