@@ -76,7 +76,9 @@ def judge_models(
 ) -> Models:
     """Pure. Models that an engine can load."""
     user = User.named(container_user)
-    return _each(facts, spec, host, lambda each: judge(each, host=host, user=user))
+    mounts = [mount.split(":") for mount in spec.container.mounts] if spec.container else []
+    mounted = [source for source, target, *_ in mounts if source == target]
+    return _each(facts, spec, host, lambda each: judge(each, host=host, user=user, mounted=mounted))
 
 
 def describe_models(facts: Mapping[Role, WeightsFacts], spec: ServiceSpec, host: str) -> Models:

@@ -48,8 +48,11 @@ class Weights:
         return sum(tensor.count for tensor in self.tensors.values())
 
 
-def judge(facts: WeightsFacts, *, host: str, user: User) -> Weights:
-    """Raises DdtreeError with the first thing that keeps an engine from loading them."""
+def judge(facts: WeightsFacts, *, host: str, user: User, mounted: Sequence[str] = ()) -> Weights:
+    """Raises DdtreeError with the first thing that keeps an engine from loading them.
+
+    `mounted` are folders of the host that the container sees besides the weights' own.
+    """
     _require_there(facts, host)
     config = _document(facts, "config.json", facts.config, host)
     files = {entry.name: entry for entry in facts.files}
@@ -62,6 +65,7 @@ def judge(facts: WeightsFacts, *, host: str, user: User) -> Weights:
         )
     _require_indexed(facts, tensors, host)
     _require_readable(facts, user, host)
+    _require_seen(facts, mounted, host)
     commit = facts.cache.commit if facts.cache else None
     return Weights(facts.directory, commit, config, tensors)
 
@@ -219,18 +223,22 @@ def _require_readable(facts: WeightsFacts, user: User, host: str) -> None:
                 where=_on(host, entry.path),
                 mend=_readable(facts.cache.hub if facts.cache else facts.directory),
             )
-    if facts.cache is None:
-        # A container sees the folder itself, and nothing that lies beside it.
-        inside = facts.resolved.rstrip("/") + "/"
-        for link, goal in facts.links.items():
-            if link != facts.directory and not goal.startswith(inside):
-                raise DdtreeError(
-                    f"this link leads out of its folder, to {goal or 'nothing'}, which the "
-                    "container does not see",
-                    where=_on(host, link),
-                    mend="copy the file itself there, as `rsync -L` and `cp -L` do; a Hugging "
-                    "Face cache is named by its id, not by a path",
-                )
+
+
+def _require_seen(facts: WeightsFacts, mounted: Sequence[str], host: str) -> None:
+    """A container sees the folder itself, and nothing that lies beside it."""
+    if facts.cache is not None:
+        return
+    seen = tuple(f"{folder.rstrip('/')}/" for folder in (facts.resolved, *mounted))
+    for link, goal in facts.links.items():
+        if link != facts.directory and not goal.startswith(seen):
+            raise DdtreeError(
+                f"this link leads out of its folder, to {goal or 'nothing'}, which the container "
+                "does not see",
+                where=_on(host, link),
+                mend="copy the file itself there, as `rsync -L` and `cp -L` do; a Hugging Face "
+                "cache is named by its id, not by a path",
+            )
 
 
 def _document(facts: WeightsFacts, name: str, text: str | None, host: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.hosts.connection import Completed, ThisMachine
 from ddtree_ops_cli.services.preflight import Models, judge_models
 from ddtree_ops_cli.services.rights import User
-from ddtree_ops_cli.services.spec import ServiceSpec
+from ddtree_ops_cli.services.spec import ContainerSpec, ServiceSpec
 from ddtree_ops_cli.services.weights import Entry, Source, read_weights
 from tests.lab.random_pair import write_random_pair
 
@@ -74,6 +74,13 @@ def spec(target: str | Path, drafter: str | Path | None, **more: Any) -> Service
         host="ct200", service="ddtree", model="pair", gpu=0, bind="127.0.0.1", port=30000,
         served_name="pair", target=str(target), drafter=None if drafter is None else str(drafter),
         algorithm="DFLASH", engine=(), extra_args=(), **values,
+    )  # fmt: skip
+
+
+def container(mounts: tuple[str, ...]) -> ContainerSpec:
+    return ContainerSpec(
+        image=None, command=("python3",), restart="no", shm_size="16g", ulimits=(), user=None,
+        env=(), mounts=mounts, kernel_cache="/var/cache/ddtree", gpu_access="auto",
     )  # fmt: skip
 
 
@@ -328,6 +335,12 @@ def test_a_link_out_of_the_folder_is_not_seen_by_the_container(
     text = refusal(spec(*pair))
     assert f"ct200:{shard}: this link leads out of its folder" in text
     assert f"{tmp_path}/elsewhere" in text
+    for mounts, seen in ((f"{tmp_path}:{tmp_path}:ro",), True), ((f"{tmp_path}:/w",), False):
+        wanted = spec(*pair, container=container(mounts))
+        if seen:
+            assert found(wanted)
+        else:
+            assert "leads out of its folder" in refusal(wanted)
 
 
 def test_a_folder_behind_a_link_is_as_good_as_the_folder(
