@@ -223,7 +223,7 @@ def _refusal(
         )
         return (
             f"a budget of {options.rows - 1} keeps {options.rows} recurrent states of "
-            f"{states.size / MIB:.0f} MiB per running request, more than fits in "
+            f"{states.size / MIB:.3g} MiB per running request, more than fits in "
             f"{available / GIB:.1f} GiB; {told}"
         )
     if states.size and states.slots <= 0:

@@ -164,3 +164,59 @@ def test_a_host_whose_gpus_cannot_be_read(planned: Box, operator: Operator) -> N
     done = operator.ddtree("plan", "gpu1")
     assert (done.returncode, done.stdout) == (1, "")
     assert "host gpu1: the NVIDIA driver is not loaded" in done.stderr
+
+
+@pytest.fixture
+def served(gpu_host: Box, operator: Operator) -> Iterator[Box]:
+    """A host with Docker, whose services take a pair of the host's own under /srv/weights."""
+    operator.serves("gpu1", gpu_host)
+    copied(gpu_host, "/srv/weights")
+    model(operator, "/srv/weights/target", "/srv/weights/drafter")
+    usual = gpu_host.host.read("/etc/rig-gpus.json")
+    yield gpu_host
+    gpu_host.host.write("/etc/rig-gpus.json", usual)
+    gpu_host.host.run("rm", "-rf", "/srv/weights")
+
+
+def refused(operator: Operator, box: Box, *words: str) -> str:
+    """Before anything was started, in a dry run as in earnest."""
+    told = []
+    for more in (["--dry-run"], []):
+        done = operator.ddtree("deploy", "gpu1", "--model", "mine", "--gpu", "1", *words, *more)
+        assert done.returncode == 1, done.stderr
+        assert box.host.run("docker", "ps", "-aq") == ""
+        told.append(next(x for x in done.stderr.splitlines() if x.startswith("error: ")))
+    assert told[0] == told[1]
+    return told[0]
+
+
+def test_a_deploy_is_refused_before_it_starts_anything(served: Box, operator: Operator) -> None:
+    shard = "/srv/weights/target/model.safetensors"
+    served.host.run("chmod", "640", shard)
+    served.host.run("chgrp", "ops", shard)
+    operator.declares("services", "ddtree", "container:\n  user: 4321:4321\n")
+    assert f"gpu1:{shard}: the container's user 4321 may not read it" in refused(operator, served)
+    served.host.run("truncate", "-s", "1000000", shard)
+    assert f"gpu1:{shard}: truncated: 1000000 bytes" in refused(operator, served)
+    served.host.run("rm", "-rf", "/srv/weights/drafter")
+    line = refused(operator, served)
+    assert "truncated" in line
+    assert "rsync -aL --partial FOLDER/ gpu1:/srv/weights/drafter/" in line
+
+
+def test_a_deploy_that_memory_does_not_suffice_for_is_refused(
+    served: Box, operator: Operator
+) -> None:
+    small = json.loads(table.table(2))
+    small[1]["memory.total"] = "4420"
+    served.host.write("/etc/rig-gpus.json", json.dumps(small))
+    line = refused(operator, served, "--budget", "256")
+    assert "GPU 1 of host gpu1: it does not fit: a budget of 256 keeps 257 recurrent" in line
+    assert "`ddtree plan gpu1 --gpu 1` shows what takes how much" in line
+    asked = ("--model", "mine", "--gpu", "1", "--budget")
+    document, _ = plan(operator, *asked, "256", code=1)
+    (device,) = document["devices"]
+    best = device["figures"]["largest_budget"]
+    assert f"--budget {best}" in line
+    fits, _ = plan(operator, *asked, str(best))
+    assert fits["devices"][0]["fits"] is True
