@@ -16,11 +16,13 @@ SGLANG_VENV := .venv-sglang
 SGLANG_BIN  := $(SGLANG_VENV)/bin
 SGLANG      := $(SGLANG_VENV)/engine
 
+# Two at a time: interpreted kernels are Python, and a server of them keeps one core busy.
+JOBS ?= 2
 test-sglang: $(SGLANG)/.assembled ## real SGLang with the patches, on the CPU, kernels interpreted
-	DDTREE_SGLANG=$(SGLANG) PYTHONPATH=tests/sglang_cpu/shims:$(SGLANG) \
+	DDTREE_SGLANG=$(SGLANG) PYTHONPATH=tests/sglang_cpu/shims:$(SGLANG) OMP_NUM_THREADS=1 \
 	TRITON_INTERPRET=1 SGLANG_USE_CPU_ENGINE=0 HF_HUB_OFFLINE=1 \
 	$(SGLANG_BIN)/python -m pytest -o filterwarnings=default -p no:warnings \
-	  tests/sglang_cpu $(ARGS)
+	  -n $(JOBS) --dist worksteal tests/sglang_cpu $(ARGS)
 
 # The first run builds the hosts' Debian and the image of their containers here, in minutes.
 RIG ?= /var/tmp/ddtree-rig

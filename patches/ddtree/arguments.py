@@ -117,27 +117,38 @@ def refuse_states_beyond_memory(
     slots: int,
     slots_per_request: int,
 ) -> None:
-    """The verify pass keeps one recurrent state per node of each running request.
+    """The verify pass of a tree keeps one recurrent state per node of each running request.
 
     `available` and `left` GiB before and after those are set aside, `state` GiB of one state,
     `slots` for committed states as SGLang computed them. Raises ValueError where not even one
     request can run, with the largest budget for which one can.
     """
+    if not verifies_tree(server_args):
+        return
     if slots >= slots_per_request and left > (slots + 1) * state:
         return
     # SGLang's pools have a padding row each: slots + 1 states, and two times the nodes.
     nodes = int((_share_of_states(server_args) * available / state - slots_per_request - 1) // 2)
     asked = server_args.speculative_ddtree_budget
-    largest = min(nodes - 1, asked - 1)
-    mend = (
-        f"the largest budget that fits is {largest}, with --max-running-requests 1; lower "
-        "--speculative-ddtree-budget"
-        if largest >= 1
-        else "no budget fits; give the server more memory (--mem-fraction-static, a larger GPU)"
-    )
+    largest = min(nodes - 1, MAX_BUDGET)
+    # Where SGLang chose how many requests run, it tried one; rounding must not contradict it.
+    if not (server_args.disable_radix_cache or server_args.max_mamba_cache_size is not None):
+        largest = min(largest, asked - 1)
+    if largest >= asked:
+        mend = (
+            f"with --max-running-requests 1 the largest budget that fits is {largest}; lower "
+            "--max-running-requests or --speculative-ddtree-budget"
+        )
+    elif largest >= 1:
+        mend = (
+            f"the largest budget that fits is {largest}, with --max-running-requests 1; lower "
+            "--speculative-ddtree-budget"
+        )
+    else:
+        mend = "no budget fits; give the server more memory (--mem-fraction-static, a larger GPU)"
     raise ValueError(
         f"--speculative-ddtree-budget {asked} keeps {asked + 1} recurrent states of "
-        f"{state * 1024:.0f} MiB per running request, more than fits in {available:.1f} GiB; {mend}"
+        f"{state * 1024:.3g} MiB per running request, more than fits in {available:.1f} GiB; {mend}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,20 @@ import pytest
 ENGINE = os.environ.get("DDTREE_SGLANG")
 collect_ignore_glob = [] if ENGINE else ["test_*.py"]
 
-TALLY: list[str] = []
-"""What the servers counted, printed at the end of the run."""
+Tally = Callable[[str], None]
+
+
+@pytest.fixture
+def tally(record_property: Callable[[str, object], None]) -> Tally:
+    """Takes what a server counted; it is printed at the end of the run."""
+    return lambda line: record_property("tally", line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in TALLY:
-        terminalreporter.write_line(line)
+    for report in terminalreporter.getreports("passed"):
+        for name, line in report.user_properties:
+            if name == "tally":
+                terminalreporter.write_line(f"{report.nodeid.split('::')[-1]}: {line}")
 
 
 @pytest.fixture(scope="session")

@@ -207,6 +207,7 @@ def states(budget: int, *, requests: int, radix: bool = True) -> None:
     refuse_states_beyond_memory(
         SimpleNamespace(
             speculative_ddtree_budget=budget,
+            speculative_ddtree_mode="tree",
             disable_radix_cache=not radix,
             max_mamba_cache_size=None,
             mamba_full_memory_ratio=0.9,
@@ -233,5 +234,10 @@ def test_a_budget_whose_states_do_not_fit_is_refused_with_the_largest_that_does(
 
 
 def test_too_many_requests_at_once_are_refused_too() -> None:
-    with pytest.raises(ValueError, match="--max-running-requests 1"):
+    with pytest.raises(ValueError, match="with --max-running-requests 1 the largest") as refusal:
         states(16, requests=48, radix=False)
+    largest = int(str(refusal.value).split("fits is ")[1].split(";")[0])
+    assert largest > 16
+    states(largest, requests=1, radix=False)
+    with pytest.raises(ValueError, match="lower --speculative-ddtree-budget"):
+        states(largest + 1, requests=1, radix=False)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ddtree_ops_cli.lab.decode import Engine, Speculation
-from tests.sglang_cpu.conftest import TALLY
+from tests.sglang_cpu.conftest import Tally
 from tests.sglang_cpu.reference import (
     Prompts,
     dense_prompts,
@@ -23,12 +23,14 @@ from tests.sglang_cpu.reference import (
     greedy_digits,
     lab_steps,
     lively_prompts,
+    random_prompts,
 )
 from tests.sglang_cpu.server import Server, serving
 
 TOKENS = 12
 NO_OVERLAP = "--disable-overlap-schedule"
 NO_RADIX = "--disable-radix-cache"
+EXTRA_BUFFER = ("--mamba-radix-cache-strategy", "extra_buffer", "--mamba-track-interval", "64")
 
 
 def tree(budget: int, *more: str) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "server.log"
 
 
-def assert_answers(case: Case, answers: list[dict[str, Any]]) -> dict[str, int]:
+def assert_answers(case: Case, answers: list[dict[str, Any]], tally: Tally) -> dict[str, int]:
     """Tokens equal to transformers'; returns the counts of all requests together."""
     assert [answer["output_ids"] for answer in answers] == case.answers
     metas = [answer["meta_info"] for answer in answers]
@@ -78,7 +80,7 @@ def assert_answers(case: Case, answers: list[dict[str, Any]]) -> dict[str, int]:
     counts = {name: sum(meta[name] for meta in metas) for name in names if name in metas[0]}
     accept_length = 1 + counts["spec_num_correct_drafts"] / counts["spec_verify_ct"]
     assert accept_length > 1
-    TALLY.append(f"accept length {accept_length:.2f}, {counts}")
+    tally(f"accept length {accept_length:.2f}, {counts}")
     return counts
 
 
@@ -96,27 +98,35 @@ def assert_steps_of_the_lab(case: Case, speculation: Speculation, answers: list[
             assert meta["spec_num_off_spine_drafts"] == sum(step.off_spine for step in steps)
 
 
-def test_linear_on_a_hybrid(engine: Path, on_hybrid: Case, log: Path) -> None:
+def test_linear_on_a_hybrid(engine: Path, on_hybrid: Case, log: Path, tally: Tally) -> None:
     with on_hybrid.serving(engine, log, *LINEAR, NO_OVERLAP, NO_RADIX) as server:
         answers = server.generate_together(on_hybrid.prompts, TOKENS)
-    assert_answers(on_hybrid, answers)
+    assert_answers(on_hybrid, answers, tally)
     assert_steps_of_the_lab(on_hybrid, Speculation("DFLASH"), answers)
 
 
-def test_a_tree_wider_than_the_block_on_a_hybrid_with_overlap(
-    engine: Path, on_hybrid: Case, log: Path, tmp_path: Path
+def test_a_tree_wider_than_the_block_on_a_hybrid_with_overlap_and_states_kept_for_reuse(
+    engine: Path, on_hybrid: Case, log: Path, tmp_path: Path, tally: Tally
 ) -> None:
     steps = tmp_path / "steps.jsonl"
-    flags = tree(17, "--speculative-ddtree-log-steps", str(steps), NO_RADIX)
+    # A state is kept where the committed length passes a multiple of 64, here within a tree.
+    flags = tree(17, "--speculative-ddtree-log-steps", str(steps), *EXTRA_BUFFER)
+    crossing = (random_prompts(1, seed=3)[0] * 64)[:58]
     with on_hybrid.serving(engine, log, *flags) as server:
         together = server.generate_together(on_hybrid.prompts, TOKENS)
         alone = server.generate(on_hybrid.prompts[0], TOKENS)
+        crossed = server.generate(crossing, TOKENS)
+        longer = crossing + crossed["output_ids"]
+        reused = server.generate(longer, TOKENS)
         information = server.get("/server_info").json()
         metrics = server.get("/metrics").text
-    counts = assert_answers(on_hybrid, together)
+    counts = assert_answers(on_hybrid, together, tally)
     assert counts["spec_num_off_spine_drafts"] > 0
     assert_steps_of_the_lab(on_hybrid, Speculation("DDTREE", budget=17), together)
     assert alone["output_ids"] == on_hybrid.answers[0]
+    assert crossed["output_ids"] == greedy(on_hybrid.target, [crossing], TOKENS)[0]
+    assert reused["meta_info"]["cached_tokens"] == 64
+    assert reused["output_ids"] == greedy(on_hybrid.target, [longer], TOKENS)[0]
 
     told = {key: information[f"speculative_ddtree_{key}"] for key in ("budget", "topk_cap")}
     assert told == {"budget": 17, "topk_cap": 8}
@@ -124,9 +134,8 @@ def test_a_tree_wider_than_the_block_on_a_hybrid_with_overlap(
     assert information["speculative_ddtree_mode"] == "tree"
     assert information["speculative_ddtree_state"] == "exact"
 
-    all_off_spine = sum(
-        answer["meta_info"]["spec_num_off_spine_drafts"] for answer in [*together, alone]
-    )
+    answers = [*together, alone, crossed, reused]
+    all_off_spine = sum(answer["meta_info"]["spec_num_off_spine_drafts"] for answer in answers)
     (line,) = [
         line
         for line in metrics.splitlines()
@@ -138,7 +147,7 @@ def test_a_tree_wider_than_the_block_on_a_hybrid_with_overlap(
 
 
 def test_a_tree_smaller_than_the_block_on_a_hybrid_with_prefix_reuse(
-    engine: Path, on_hybrid: Case, log: Path
+    engine: Path, on_hybrid: Case, log: Path, tally: Tally
 ) -> None:
     with on_hybrid.serving(engine, log, *tree(8), NO_OVERLAP) as server:
         answers = [server.generate(prompt, TOKENS) for prompt in on_hybrid.prompts]
@@ -155,7 +164,8 @@ def test_a_tree_smaller_than_the_block_on_a_hybrid_with_prefix_reuse(
                 ("min_new_tokens", 1),
             )
         }
-    counts = assert_answers(on_hybrid, answers)
+        logprobs = server.post_body({"input_ids": [1, 2], "return_logprob": True})
+    counts = assert_answers(on_hybrid, answers, tally)
     assert counts["spec_num_off_spine_drafts"] > 0
     assert_steps_of_the_lab(on_hybrid, Speculation("DDTREE", budget=8), answers)
     assert reused["meta_info"]["cached_tokens"] > 0
@@ -163,21 +173,20 @@ def test_a_tree_smaller_than_the_block_on_a_hybrid_with_prefix_reuse(
     assert constrained["text"] == greedy_digits(on_hybrid.target, on_hybrid.prompts[0], 6)
     for name, response in refusals.items():
         assert response.status_code == 400, (name, response.text)
+        assert f"DDTREE does not support {name}" in response.text or name == "temperature"
         assert "DDTREE" in response.text
+    assert logprobs.status_code == 400, logprobs.text
+    assert "does not support return_logprob" in logprobs.text
 
 
 def test_shadow_mode_answers_like_the_chain_and_logs_what_the_tree_would_win(
     engine: Path, on_hybrid: Case, log: Path, tmp_path: Path
 ) -> None:
     steps = tmp_path / "steps.jsonl"
-    flags = tree(
-        24,
-        "--speculative-ddtree-chain-seed",
-        "15",
-        "--speculative-ddtree-mode",
-        "shadow-linear",
-        "--speculative-ddtree-log-steps",
-        str(steps),
+    flags = (
+        *tree(24, "--speculative-ddtree-chain-seed", "15"),
+        *("--speculative-ddtree-mode", "shadow-linear"),
+        *("--speculative-ddtree-log-steps", str(steps)),
     )
     with on_hybrid.serving(engine, log, *flags, NO_OVERLAP, NO_RADIX) as server:
         answers = [server.generate(prompt, TOKENS) for prompt in on_hybrid.prompts[:2]]
@@ -189,21 +198,30 @@ def test_shadow_mode_answers_like_the_chain_and_logs_what_the_tree_would_win(
     assert min(won) == 0, "the whole spine is in the tree, so it never loses"
     assert max(won) == 1
 
+    shadow = Speculation("DDTREE", budget=24, chain_seed=15, mode="shadow-linear")
+    lab = Engine.load(on_hybrid.target, on_hybrid.drafter, shadow)
+    expected = [
+        {"mode": shadow.mode, "accepted": [step.accepted], "tree_at_least": [step.tree_at_least]}
+        for prompt in on_hybrid.prompts[:2]
+        for step in lab_steps(lab, prompt, TOKENS)[1:]
+    ]
+    assert logged[-len(expected) :] == expected
 
-def test_linear_on_a_dense_target(engine: Path, on_dense: Case, log: Path) -> None:
+
+def test_linear_on_a_dense_target(engine: Path, on_dense: Case, log: Path, tally: Tally) -> None:
     with on_dense.serving(engine, log, *LINEAR, NO_OVERLAP) as server:
         answers = server.generate_together(on_dense.prompts, TOKENS)
-    assert_answers(on_dense, answers)
+    assert_answers(on_dense, answers, tally)
 
 
 def test_a_tree_on_a_dense_target_with_overlap_and_prefix_reuse(
-    engine: Path, on_dense: Case, log: Path
+    engine: Path, on_dense: Case, log: Path, tally: Tally
 ) -> None:
     with on_dense.serving(engine, log, *tree(16)) as server:
         together = server.generate_together(on_dense.prompts, TOKENS)
         longer = on_dense.prompts[0] + on_dense.answers[0] + [5]
         reused = server.generate(longer, TOKENS)
-    counts = assert_answers(on_dense, together)
+    counts = assert_answers(on_dense, together, tally)
     assert counts["spec_num_off_spine_drafts"] > 0
     assert reused["meta_info"]["cached_tokens"] > 0
     assert reused["output_ids"] == greedy(on_dense.target, [longer], TOKENS)[0]

@@ -31,12 +31,42 @@ def _before_sglang():
             on_device(tensor, stream)
 
     torch.Tensor.record_stream = record_stream
+
+    # Nothing pins memory without a GPU.
+    make = torch.tensor
+    torch.tensor = lambda *values, pin_memory=False, **options: make(*values, **options)
     torch.cpu.device = lambda *_args, **_kwargs: contextlib.nullcontext()
     if os.environ.get("TRITON_INTERPRET") == "1":
         from triton.runtime.autotuner import Autotuner
 
         # Nothing to time with: every configuration computes the same, so any will do.
         Autotuner._bench = lambda _self, *_args, config, **_kwargs: [0.0, 0.0, 0.0]
+        _quicken_interpreter()
+
+
+def _quicken_interpreter():
+    """Half of a launch is bookkeeping that can be done once."""
+    from types import SimpleNamespace
+
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    # It swaps the functions of tl for its own before each launch, and back after it; no code that
+    # runs here wants them back.
+    swap = interpreter._patch_lang
+    swapped = []
+
+    def swap_once(_kernel):
+        if not swapped:
+            swapped.append(swap(SimpleNamespace(__globals__={"tl": tl, "core": tl.core})))
+        return interpreter._LangPatchScope()
+
+    interpreter._patch_lang = swap_once
+    if os.environ.get("DDTREE_UNCHECKED_OVERFLOW") == "1":
+        # As on a GPU, where integer operations are not checked either.
+        interpreter.interpreter_builder.options = interpreter.InterpreterOptions(
+            sanitize_overflow=False
+        )
 
 
 class _Before(MetaPathFinder):
