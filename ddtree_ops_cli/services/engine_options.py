@@ -93,7 +93,7 @@ class EngineOptions:
             mamba_full_memory_ratio=_fraction(flags, "mamba_full_memory_ratio") or 0.9,
             mamba_radix_cache_strategy=flags.get("mamba-radix-cache-strategy", "auto"),
             mamba_ssm_dtype=flags.get("mamba-ssm-dtype"),
-            uncounted=tuple(f"--{name}" for name in UNCOUNTED if name in flags),
+            uncounted=_uncounted(flags),
             max_running_requests=requests,
             max_total_tokens=_number(flags, "max_total_tokens"),
             chunked_prefill_size=_number(flags, "chunked_prefill_size"),
@@ -157,6 +157,13 @@ def _defaults(capacity: int) -> tuple[int, int]:
         if capacity < limit * GIB:
             return chunk, batch
     return _LARGEST
+
+
+def _uncounted(flags: Mapping[str, str]) -> tuple[str, ...]:
+    found = [name for name in UNCOUNTED if name in flags]
+    if not flags.get("kv-cache-dtype", "auto").startswith(("auto", "bf", "fp8")):
+        found.append("kv-cache-dtype")
+    return tuple(f"--{name}" for name in found)
 
 
 def _words(words: tuple[str, ...]) -> dict[str, str]:

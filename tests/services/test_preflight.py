@@ -125,6 +125,7 @@ def test_a_share_that_leaves_no_room_for_buffers_is_told(published: Pair) -> Non
         (("--cuda-graph-max-bs", "4"), "cuda_graph_max_bs_decode", 4),
         (("--disable-cuda-graph",), "decode_graphs", False),
         (("--tp-size", "2"), "uncounted", ("--tp-size",)),
+        (("--kv-cache-dtype", "nvfp4"), "uncounted", ("--kv-cache-dtype",)),
         ((), "max_running_requests", 48),
     ],
 )

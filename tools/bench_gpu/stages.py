@@ -188,6 +188,8 @@ def measure_lab(
         for tree in trees:
             if bench.ready(tree):
                 _note_contest(bench, linear, tree, load, tree.service.title)
+                for running in (linear, tree):
+                    _note_profile(bench, running)
 
 
 def measure_pinned(
