@@ -14,6 +14,9 @@ _CDI_KIND = "nvidia.com/gpu"
 Access = Literal["gpus", "cdi"]
 """How a container gets a GPU: `--gpus`, or a CDI device."""
 
+_DOWN = re.compile("cannot connect to the docker daemon|docker.sock: connect: ", re.IGNORECASE)
+"""As `docker info` says it, and `docker system dial-stdio`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
@@ -58,7 +61,7 @@ def failure(exit_code: int, said: str) -> Unknown:
             "on the host: `sudo usermod -aG docker USER`, then log in anew; the group is as "
             "powerful as root",
         )
-    if "cannot connect to the docker daemon" in said.lower():
+    if _DOWN.search(said):
         return Unknown("Docker is not running", "on the host: `sudo systemctl start docker`")
     return Unknown(f"Docker failed (exit code {exit_code}): {said[:300]}", None)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ddtree_ops_cli.hosts import probe
 from ddtree_ops_cli.hosts.connection import ThisMachine
-from ddtree_ops_cli.hosts.container_engine import ContainerEngine, parse
+from ddtree_ops_cli.hosts.container_engine import ContainerEngine, failure, parse
 from ddtree_ops_cli.hosts.facts import (
     Clock,
     Disk,
@@ -167,3 +167,10 @@ def test_the_script_is_one_for_a_plain_posix_shell(sections: tuple[str, ...]) ->
         ["sh", "-n"], input=probe.script(sections), text=True, capture_output=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_socket_without_a_daemon_is_a_docker_that_is_down() -> None:
+    dial = "failed to open the raw stream connection: dial unix /var/run/docker.sock: connect: "
+    for said in ("no such file or directory", "connection refused"):
+        assert failure(1, dial + said).what == "Docker is not running"
+    assert failure(1, dial + "permission denied").what == "this user may not use Docker"
