@@ -47,11 +47,16 @@ def test_deploy_smoke_bench_status_stop(gpu_host: Box, operator: Operator) -> No
     assert "0.0.0.0:30001" not in host.run("ss", "-Hltn")
 
     assert "passed" in ddtree("smoke", "gpu1")
-    compared = json.loads(
-        ddtree("bench", "gpu1", "--compare", "linear", "--rounds", "1", "--max-tokens", "16",
-               "--json", "-")
-    )  # fmt: skip
-    assert compared
+    (operator.home / "mine.jsonl").write_text('{"prompt": "What is 2+2?"}\n')
+    short = ["--suite", "mine.jsonl", "--rounds", "1", "--max-tokens", "16"]
+    compared = json.loads(ddtree("bench", "gpu1", "--compare", "linear", *short, "--json", "-"))
+    assert compared["complete"]
+    arms = {name: arm["labels"] for name, arm in compared["arms"].items()}
+    assert {(arm["algorithm"], arm["gpu"]) for arm in arms.values()} == {
+        ("DDTREE", 1),
+        ("DFLASH", 0),
+    }
+
     (service,) = json.loads(ddtree("status", "gpu1", "--json"))["gpu1"]["services"]
     assert (service["gpu"], service["port"], service["budget"]) == (1, 30001, 32)
     ddtree("stop", "gpu1")
