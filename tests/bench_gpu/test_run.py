@@ -62,7 +62,10 @@ def test_shapes_on_two_gpus_at_once(tmp_path: Path) -> None:
     assert set(document["contests"]) == {"27b-tree-8-gpu0", "27b-tree-16-gpu1"}
     for found in document["contests"].values():
         assert found["counted"] + len(found["disturbed"]) == found["rounds"] >= 2
-        assert {one["arm"] for one in found["measurements"]} == {"tree", "linear"}
+        kept = found["measurements"]
+        rows = [dict(zip(kept["columns"], row, strict=True)) for row in kept["rows"]]
+        assert {row["arm"] for row in rows} == {"tree", "linear"}
+        assert {row["verify_steps"] for row in rows} == {4}
     pinned = {title: server["gpu"]["uuid"] for title, server in document["servers"].items()}
     assert pinned["27b-linear-gpu0"] == pinned["27b-tree-8-gpu0"] == "GPU-aaaa"
     assert pinned["27b-linear-gpu1"] == pinned["27b-tree-16-gpu1"] == "GPU-bbbb"

@@ -54,6 +54,10 @@ def test_streams_that_overlap_are_busy_once_and_both_in_their_families() -> None
     assert shares["copies"] == pytest.approx(0.1)
     assert shares["tree"] == pytest.approx(0.05)
     assert sum(shares.values()) > found.busy_ms
+    alone = {share.name: share.alone_ms for share in found.families}
+    assert alone["matrix products"] == pytest.approx(0.55)
+    assert alone["copies"] == pytest.approx(0.05)
+    assert sum(alone.values()) == pytest.approx(found.busy_ms - 0.05)
 
 
 def test_pauses_are_named_by_their_neighbours() -> None:
@@ -76,6 +80,17 @@ def test_without_a_kernel_a_step_the_whole_trace_is_divided() -> None:
     assert found.marker is None
     assert found.step_ms == pytest.approx(0.2)
     assert found.idle_ms == pytest.approx(0.0)
+
+
+def test_work_of_no_duration_hides_nothing() -> None:
+    events = [
+        *trace(20),
+        *(event("Memset", 5_010.0 + 1_000 * n, 0.0, "gpu_memset") for n in range(20)),
+    ]
+    alone = {
+        one.name: one.alone_ms for one in profile_steps(device_work(events), asked=20).families
+    }
+    assert alone["matrix products"] == pytest.approx(0.55)
 
 
 def test_an_empty_trace_is_no_profile() -> None:

@@ -20,6 +20,10 @@ from ddtree_ops_cli.errors import DdtreeError
 from .running import Running
 
 ARMS = ("tree", "linear")
+_COLUMNS = (
+    "round", "arm", "prompt", "position", "tokens", "ttft_s", "decode_tok_s", "step_ms",
+    "verify_steps", "off_spine",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,23 +127,33 @@ def document(run: Run) -> dict[str, Any]:
             | ({} if twin.acceptance is None else asdict(twin.acceptance))
             for twin in run.twins
         ],
-        "measurements": [
-            {
-                "round": done.index,
-                "arm": one.arm,
-                "prompt": one.prompt,
-                "position": one.position,
-                "tokens": one.timing.tokens,
-                "ttft_s": one.timing.ttft_s,
-                "decode_tok_s": one.timing.decode_tok_s,
-                "step_ms": one.step_ms,
-                "verify_steps": one.verify_steps,
-                "off_spine": one.off_spine,
-            }
-            for done in run.rounds
-            for one in done.measurements
-        ],
+        "measurements": {"columns": _COLUMNS, "rows": _rows(run.rounds)},
     }
+
+
+def _rows(rounds: Sequence[Round]) -> list[list[float | int | str | None]]:
+    """One line of numbers an answer, in the order in which they were given."""
+    return [
+        [
+            done.index,
+            one.arm,
+            one.prompt,
+            one.position,
+            one.timing.tokens,
+            _rounded(one.timing.ttft_s),
+            _rounded(one.timing.decode_tok_s),
+            _rounded(one.step_ms),
+            one.verify_steps,
+            one.off_spine,
+        ]
+        for done in rounds
+        for one in done.measurements
+    ]
+
+
+def _rounded(value: float | None) -> float | None:
+    """To six digits: more is not in a clock."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _median_step(rounds: Sequence[Round], arm: str) -> float | None:

@@ -85,7 +85,9 @@ def _profiles(profiles: Mapping[str, Any]) -> str:
             for title in titles
         ]
         rows.append([family, *(_share(share) for share in shares)])
-    table = _section("One step on the device: milliseconds (launches)", ("", *titles), rows)
+    table = _section(
+        "One step on the device: milliseconds / of that alone (launches)", ("", *titles), rows
+    )
     return "\n\n".join([table, *(_detail(title, found) for title, found in profiles.items())])
 
 
@@ -185,7 +187,9 @@ def _ratio(ratio: Mapping[str, Any] | None) -> str:
 
 
 def _share(share: Mapping[str, Any] | None) -> str:
-    return "-" if share is None else f"{share['ms']:.2f} ({share['calls']:.0f})"
+    if share is None:
+        return "-"
+    return f"{share['ms']:.2f} / {share['alone_ms']:.2f} ({share['calls']:.0f})"
 
 
 def _code(name: str) -> str:

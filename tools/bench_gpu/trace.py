@@ -54,6 +54,8 @@ class Share:
     name: str
     ms: float
     """Per step, streams added up."""
+    alone_ms: float
+    """Per step, of that the time in which nothing else ran."""
     calls: float
     """Per step."""
 
@@ -119,22 +121,36 @@ def profile_steps(work: Sequence[Work], asked: int) -> StepProfile:
         if one.end > begin and one.start < end
     ]
     busy, gaps = _busy(inside, begin, end)
-    total: Counter[str] = Counter()
+    total: defaultdict[str, float] = defaultdict(float)
     calls: Counter[str] = Counter()
     for one in inside:
-        total[one.name] += one.end - one.start  # type: ignore[assignment]
+        total[one.name] += one.end - one.start
         calls[one.name] += 1
+    alone = _alone(inside)
+
+    def share(name: str, names: Iterable[str]) -> Share:
+        found = list(names)
+        return Share(
+            name[:_LONGEST_NAME],
+            sum(total[one] for one in found) / 1e3 / steps,
+            sum(alone[one] for one in found) / 1e3 / steps,
+            sum(calls[one] for one in found) / steps,
+        )
+
+    families: defaultdict[str, list[str]] = defaultdict(list)
+    for name in total:
+        families[family(name)].append(name)
+    longest = sorted(total, key=lambda name: -total[name])[:_TOP]
     return StepProfile(
         steps=steps,
         marker=None if marker is None else marker[:_LONGEST_NAME],
         step_ms=(end - begin) / 1e3 / steps,
         busy_ms=busy / 1e3 / steps,
         launches=len(inside) / steps,
-        families=_families(total, calls, steps),
-        kernels=tuple(
-            Share(name[:_LONGEST_NAME], us / 1e3 / steps, calls[name] / steps)
-            for name, us in total.most_common(_TOP)
+        families=tuple(
+            sorted((share(*one) for one in families.items()), key=lambda found: -found.ms)
         ),
+        kernels=tuple(share(name, [name]) for name in longest),
         gaps=_gaps(gaps, steps),
     )
 
@@ -184,15 +200,25 @@ def _busy(
     return busy, gaps
 
 
-def _families(
-    total: Mapping[str, float], calls: Mapping[str, int], steps: int
-) -> tuple[Share, ...]:
-    ms: defaultdict[str, float] = defaultdict(float)
-    many: defaultdict[str, float] = defaultdict(float)
-    for name, us in total.items():
-        ms[family(name)] += us / 1e3 / steps
-        many[family(name)] += calls[name] / steps
-    return tuple(Share(name, ms[name], many[name]) for name in sorted(ms, key=lambda n: -ms[n]))
+def _alone(inside: Sequence[Work]) -> defaultdict[str, float]:
+    """By name, the microseconds in which it was all that ran."""
+    lasting = [(number, one) for number, one in enumerate(inside) if one.end > one.start]
+    edges = [(one.start, 1, number) for number, one in lasting]
+    # At the same moment ends come first.
+    edges += [(one.end, 0, number) for number, one in lasting]
+    found: defaultdict[str, float] = defaultdict(float)
+    running: set[int] = set()
+    before = 0.0
+    for at, begins, number in sorted(edges):
+        if len(running) == 1:
+            (only,) = running
+            found[inside[only].name] += at - before
+        if begins:
+            running.add(number)
+        else:
+            running.discard(number)
+        before = at
+    return found
 
 
 def _gaps(gaps: Sequence[tuple[float, str, str]], steps: int) -> tuple[Gap, ...]:
