@@ -239,11 +239,13 @@ def _refusal(
 
 
 def _largest_for_states(available: int, states: _States, options: EngineOptions) -> int:
-    share = 1.0
+    share, most = 1.0, MAX_BUDGET
     if not options.disable_radix_cache and options.max_mamba_cache_size is None:
         share = options.mamba_full_memory_ratio / (1 + options.mamba_full_memory_ratio)
+        # The engine chose how many requests run, and has tried one.
+        most = options.rows - 2
     nodes = int((share * available / states.size - states.per_request - 1) // 2)
-    return min(nodes - 1, options.rows - 2)
+    return min(nodes - 1, most)
 
 
 def _estimated_requests(tokens: int, context: int) -> int:
