@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_weights(
 
 
 @pytest.mark.usefixtures("_chance_forbidden")
-def test_training_runs_with_deterministic_algorithms_only(
+def test_training_runs_with_deterministic_algorithms_only_and_a_drafter_repeats(
     counting: tuple[data.Rows, data.Tokens],
 ) -> None:
     with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
@@ -76,9 +76,12 @@ def test_training_runs_with_deterministic_algorithms_only(
     target, _ = _train(counting, seed=1)
     target.requires_grad_(requires_grad=False)
     recipe = train_drafter.DrafterRecipe(steps=4, tokens=256, anchors=3)
-    _, log = train_drafter.train_drafter(target, counting[0], recipe, CPU)
+    drafter, log = train_drafter.train_drafter(target, counting[0], recipe, CPU)
+    again, _ = train_drafter.train_drafter(target, counting[0], recipe, CPU)
 
     assert len(log["curve"]) == 2
+    weights = drafter.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in again.state_dict().items())
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@
 Each step reads what the ones before it left in DIR and adds NAME.json with its settings, times
 and results. Needs PyTorch, tokenizers, safetensors and NumPy.
 
-`target --deterministic` and `drafter --deterministic` forbid PyTorch any algorithm that may sum in
-another order each time. Tried on a CPU only: on a GPU it may stop at an operation that has no such
-algorithm, which it then names, and nobody has measured whether it makes two runs equal there.
+Training takes deterministic algorithms only, so that a seed gives the same weights again on the
+same machine and versions; the card says what was measured of that.
 """
 
 from __future__ import annotations
@@ -90,6 +89,7 @@ def run_prepare(work: Path, options: argparse.Namespace) -> None:
 
 
 def run_target(work: Path, options: argparse.Namespace) -> None:
+    _forbid_chance()
     device = _device()
     recipe = TargetRecipe(steps=options.steps, seed=options.seed)
     target, log = train_target(data.load(work / "train.npz"), recipe, device)
@@ -99,7 +99,7 @@ def run_target(work: Path, options: argparse.Namespace) -> None:
     rows, text = data.load(work / "held_out.npz")
     log["held_out_loss"] = held_out_losses(target, rows, text, list(FAMILIES))
     log["machine"] = _machine(device)
-    log["deterministic"] = options.deterministic
+    log["deterministic"] = True
     log["parameters"] = sum(p.numel() for p in target.parameters())
     print("target held-out loss", log["held_out_loss"], flush=True)
     _log(work, "target", log)
@@ -141,6 +141,7 @@ def run_answers(work: Path, options: argparse.Namespace) -> None:
 
 
 def run_drafter(work: Path, options: argparse.Namespace) -> None:
+    _forbid_chance()
     device = _device()
     target = checkpoint.load_target(work / "target", device)
     answers, _ = data.load(work / "answers.npz")
@@ -148,7 +149,7 @@ def run_drafter(work: Path, options: argparse.Namespace) -> None:
     drafter, log = train_drafter(target, answers, recipe, device)
     checkpoint.save_drafter(drafter, work / "drafter")
     log["machine"] = _machine(device)
-    log["deterministic"] = options.deterministic
+    log["deterministic"] = True
     log["parameters"] = sum(p.numel() for p in drafter.parameters())
     _log(work, "drafter", log)
 
@@ -199,14 +200,8 @@ def main() -> None:
         step.add_argument("--seed", type=int, default=1)
         for option, default in numbers.items():
             step.add_argument(f"--{option}", type=int, default=default)
-        if name in ("target", "drafter"):
-            step.add_argument(
-                "--deterministic", action="store_true", help="deterministic algorithms only"
-            )
-        step.set_defaults(run=run, deterministic=False)
+        step.set_defaults(run=run)
     options = parser.parse_args()
-    if options.deterministic:
-        _forbid_chance()
     options.run(options.work, options)
 
 
