@@ -10,6 +10,8 @@ from ..services.selection import select
 
 if TYPE_CHECKING:
     from ..engine_api.answers import ServerInfo
+    from ..profiles.load import Loaded
+    from ..profiles.schema import HostProfile
     from ..services.runtimes import Instance
     from .answer import Arm
 
@@ -47,32 +49,43 @@ def choose(
     return chosen
 
 
-def no_companion(host: str, beside: Instance, against: str) -> UsageError:
+def no_companion(
+    host: Loaded[HostProfile], beside: Instance, against: str, *, free: bool
+) -> UsageError:
+    """Why there is no second service, and what the operator can do; `free`: a GPU is."""
     service, model = SERVICES[against], beside.labels.model
+    allowed = host.value.temporary_services
+    why = [] if allowed else ["its profile has temporary_services: false"]
+    why += [] if free else ["no GPU is free"]
+    deploy = f"`ddtree deploy {host.name} --service {service} --model {model}` starts one"
+    turns = (
+        f"--alternate lets the two take turns on GPU {beside.labels.gpu}, and takes "
+        f"{beside.labels.service} away while it is not its turn"
+    )
+    permit = "" if allowed else "with temporary_services: true, "
     return UsageError(
-        f"no {service} of model {model} runs here, and none can be started for the comparison",
-        where=f"host {host}",
-        mend=f"`ddtree deploy {host} --service {service} --model {model}` starts one on a free GPU",
+        f"no {service} of model {model} runs here, and none can be started for the comparison: "
+        f"{' and '.join(why)}",
+        where=f"host {host.name}",
+        mend=f"{deploy} on a free GPU" if free else permit + turns,
     )
 
 
-def verify_same_model(arms: tuple[Arm, Arm]) -> tuple[ServerInfo, ServerInfo]:
-    """Ask both engines what they serve; Unhealthy for an arm that serves something else."""
-    first, second = arms
-    for arm in arms:
-        served = [model.id for model in arm.engine.models()]
-        if arm.served_name not in served or arm.served_name != first.served_name:
-            raise Unhealthy(
-                f"it serves {', '.join(served)}, not {first.served_name}", where=arm.title
-            )
-    infos = first.engine.server_info(), second.engine.server_info()
-    paths = [info.arguments.get("model_path") for info in infos]
-    if paths[0] != paths[1]:
+def verify_model(arm: Arm, *, like: tuple[Arm, ServerInfo] | None = None) -> ServerInfo:
+    """Ask an engine what it serves; Unhealthy if that is not its model, or not that of `like`."""
+    first, known = like or (arm, None)
+    served = [model.id for model in arm.engine.models()]
+    if arm.served_name not in served or arm.served_name != first.served_name:
+        raise Unhealthy(f"it serves {', '.join(served)}, not {first.served_name}", where=arm.title)
+    info = arm.engine.server_info()
+    path = info.arguments.get("model_path")
+    if known is not None and path != known.arguments.get("model_path"):
         raise Unhealthy(
-            f"its target is {paths[1]}, and that of {first.title} is {paths[0]}",
-            where=second.title,
+            f"its target is {path}, and that of {first.title} is "
+            f"{known.arguments.get('model_path')}",
+            where=arm.title,
         )
-    return infos
+    return info
 
 
 def doubts(chosen: Instance, info: ServerInfo) -> list[str]:

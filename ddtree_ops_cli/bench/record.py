@@ -18,7 +18,7 @@ from .comparison import Comparison
 from .measurement import Measurement, Round
 from .prompts import Suite
 from .run import MOST_PASSES, STEADY_PASSES, STEADY_WITHIN, Run
-from .schedule import round_order
+from .schedule import block_order, round_order
 from .stats import CONFIDENCE
 from .verdict import cautions, verdict
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..engine_api.answers import ServerInfo
     from ..services.runtimes import Instance
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a key changes its meaning or goes away."""
 _SECRET = ("api_key", "password", "token")
 
@@ -49,8 +49,9 @@ class Record:
     file: Path
     host: str
     suite: Suite
-    sides: tuple[Side, ...]
     run: Run
+    sides: list[Side] = field(default_factory=list)
+    """The arms that have been there so far."""
     started_at: str = field(default_factory=lambda: _now())
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
 
@@ -62,7 +63,6 @@ class Record:
 
     def document(self, comparison: Comparison | None) -> dict[str, Any]:
         run, settings = self.run, self.run.settings
-        ids = [prompt.id for prompt in run.prompts]
         planned = max(settings.rounds, len(run.rounds))
         return {
             "format": FORMAT,
@@ -96,17 +96,12 @@ class Record:
                 "load_before": self.load_before,
                 "load_now": os.getloadavg()[0],
             },
-            "schedule": [
-                [
-                    {"prompt": pair.prompt, "order": list(pair.arms)}
-                    for pair in round_order(index, ids, run.arms, seed=settings.seed)
-                ]
-                for index in range(planned)
-            ],
+            "way": way(run),
+            "schedule": schedule_document(run, planned),
             "warm_up": {
                 "steady_when": f"the last {STEADY_PASSES} passes within {STEADY_WITHIN:.0%}, "
                 f"at most {MOST_PASSES} passes",
-                "tok_s": run.warm_up,
+                "starts": [{**asdict(warm), "steady": warm.steady} for warm in run.warm_ups],
                 "steady": {arm: run.steady(arm) for arm in run.arms},
             },
             "twins": [asdict(twin) for twin in run.twins],
@@ -134,6 +129,31 @@ def write_whole(file: Path, text: str) -> None:
         raise UsageError(
             f"cannot be written: {error.strerror}", where=str(file), mend="choose another --json"
         ) from error
+
+
+def way(run: Run) -> str:
+    """How the arms are there: at once, or one at a time, each block a fresh start of its arm."""
+    return "in turns on one GPU" if run.in_turns else "side by side"
+
+
+def schedule_document(run: Run, rounds: int) -> list[list[dict[str, Any]]]:
+    """Of each round, pairs in their order; or blocks, if the arms take turns."""
+    ids, seed = [prompt.id for prompt in run.prompts], run.settings.seed
+    if run.in_turns:
+        return [
+            [
+                {"arm": block.arm, "prompts": list(block.prompts)}
+                for block in block_order(index, ids, run.arms, seed=seed)
+            ]
+            for index in range(rounds)
+        ]
+    return [
+        [
+            {"prompt": pair.prompt, "order": list(pair.arms)}
+            for pair in round_order(index, ids, run.arms, seed=seed)
+        ]
+        for index in range(rounds)
+    ]
 
 
 def _now() -> str:

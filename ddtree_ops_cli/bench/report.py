@@ -10,7 +10,6 @@ from .comparison import Agreement, Comparison, Row
 from .prompts import Prompt, Suite
 from .record import Side
 from .run import Run
-from .schedule import round_order
 from .stats import Ratio
 from .verdict import cautions, verdict
 
@@ -27,8 +26,9 @@ def show(comparison: Comparison, run: Run, suite: Suite, sides: Sequence[Side]) 
     )
     out = data()
     pair = " | ".join(arms)
+    way = "; the arms took turns on one GPU" if run.in_turns else ""
     out.print(
-        f"\nsuite {suite.name}, medians of {comparison.rounds} rounds; a | b is {pair}",
+        f"\nsuite {suite.name}, medians of {comparison.rounds} rounds{way}; a | b is {pair}",
         markup=False,
     )
     for side in sides:
@@ -37,27 +37,6 @@ def show(comparison: Comparison, run: Run, suite: Suite, sides: Sequence[Side]) 
     out.print()
     for line in (verdict(comparison), *cautions(comparison, run)):
         out.print(line, markup=False)
-
-
-def show_schedule(run: Run, first: str, second: str) -> None:
-    """What a run would do: who is measured, and in which order."""
-    ids = [prompt.id for prompt in run.prompts]
-    tables.show(
-        ("round", "prompts, each on both arms in this order"),
-        [
-            (
-                index + 1,
-                ", ".join(
-                    f"{pair.prompt} ({', '.join(pair.arms)})"
-                    for pair in round_order(index, ids, run.arms, seed=run.settings.seed)
-                ),
-            )
-            for index in range(run.settings.rounds)
-        ],
-    )
-    out = data()
-    out.print(f"{run.arms[0]}: {first}", markup=False)
-    out.print(f"{run.arms[1]}: {second}", markup=False)
 
 
 def _cells(row: Row, arms: Sequence[str], comparison: Comparison) -> list[object]:

@@ -1,13 +1,19 @@
-"""The measuring itself: warm-up until steady, then rounds of interleaved pairs."""
+"""The measuring itself: warm-up until steady, then rounds in which every prompt runs on both arms.
+
+Here for two arms that are there at once, so that each prompt runs on one right after the other;
+`turns` is for two that take turns on one GPU.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..errors import DdtreeError, Unhealthy
+from ..errors import DdtreeError, Interrupted, Unhealthy
+from ..interrupts import shielded
 from ..output.progress import step
 from .answer import Arm, Clock, Shape, ask_streamed, ask_whole
 from .counters import SETTLE_S, WATCH_S, Watch, refuse_busy
@@ -34,15 +40,30 @@ class Settings:
 
 
 @dataclass(slots=True)
+class WarmUp:
+    """One arm, after one start of it or after none."""
+
+    arm: str
+    tok_s: list[float] = field(default_factory=list)
+    """Of each pass: geometric mean over the prompts."""
+
+    @property
+    def steady(self) -> bool:
+        last = self.tok_s[-STEADY_PASSES:]
+        return len(last) == STEADY_PASSES and max(last) <= min(last) * (1 + STEADY_WITHIN)
+
+
+@dataclass(slots=True)
 class Run:
     """Everything that was measured so far."""
 
     prompts: tuple[Prompt, ...]
     settings: Settings
     arms: tuple[str, str]
+    in_turns: bool = False
+    """Whether the arms took turns on one GPU."""
     twins: list[Twin] = field(default_factory=list)
-    warm_up: dict[str, list[float]] = field(default_factory=dict)
-    """Per arm, the rate of each pass: geometric mean over the prompts, tok/s."""
+    warm_ups: list[WarmUp] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     status: str = "running"
     """`running`, `complete`, `invalid` (an engine failed) or `interrupted`."""
@@ -56,8 +77,20 @@ class Run:
         return tuple(done for done in self.rounds if not done.disturbed)
 
     def steady(self, arm: str) -> bool:
-        last = self.warm_up.get(arm, [])[-STEADY_PASSES:]
-        return len(last) == STEADY_PASSES and max(last) <= min(last) * (1 + STEADY_WITHIN)
+        """Whether it was, after each of its starts."""
+        found = [warm.steady for warm in self.warm_ups if warm.arm == arm]
+        return bool(found) and all(found)
+
+    def missing(self) -> Iterator[int]:
+        """The indices of rounds that are still to be measured, replacements included."""
+        for index in range(self.settings.rounds * MOST_ROUNDS):
+            if len(self.counted) >= self.settings.rounds:
+                return
+            yield index
+
+    def title(self, index: int) -> str:
+        rounds = self.settings.rounds
+        return f"round {index + 1}" + (f" of {rounds}" * (index < rounds))
 
 
 def measure(
@@ -72,117 +105,155 @@ def measure(
     Whatever ends it early (an engine that dies, Ctrl-C) is raised again, after `run` was marked
     and `on_change` was called.
     """
+    with marked(run, on_change):
+        refuse_busy_arms(run, arms)
+        with step("warm-up") as say:
+            watches = warm_up(run, arms, clock)
+            say(told_warm(run.warm_ups))
+        on_change()
+        by_name = {arm.name: arm for arm in arms}
+        for index in run.missing():
+            with step(run.title(index)) as say:
+                done = _round(run, index, by_name, watches, clock)
+                run.rounds.append(done)
+                say(told(done, run.arms))
+            on_change()
+
+
+@contextmanager
+def marked(run: Run, on_change: Callable[[], None]) -> Iterator[None]:
+    """Give `run` its status at the end of the body, however it ends."""
     try:
-        _measure(run, arms, on_change, clock)
+        yield
         run.status = "complete"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         run.status, run.reason = "interrupted", f"interrupted after {len(run.rounds)} rounds"
         raise
     except DdtreeError as error:
         run.status, run.reason = "invalid", str(error)
         raise
     finally:
-        on_change()
+        with shielded("writing down what was measured"):
+            on_change()
 
 
-def _measure(run: Run, arms: tuple[Arm, Arm], on_change: Callable[[], None], clock: Clock) -> None:
-    settings = run.settings
-    if not settings.busy_ok:
-        with step("check that both arms are idle"):
+def refuse_busy_arms(run: Run, arms: Sequence[Arm]) -> None:
+    if not run.settings.busy_ok:
+        with step(f"check that {' and '.join(arm.name for arm in arms)} serve nobody else"):
             for arm in arms:
                 refuse_busy(arm.engine, arm.title)
+
+
+def warm_up(run: Run, arms: Sequence[Arm], clock: Clock) -> dict[str, Watch]:
+    """Every prompt whole, if it was not yet, then passes until each of `arms` is steady.
+
+    The watches that come back have seen all of it.
+    """
+    settings = run.settings
     settle_s = WATCH_S / 5 if settings.busy_ok else SETTLE_S
     watches = {arm.name: Watch(arm.engine, settle_s=settle_s) for arm in arms}
-    _warm_up(run, arms, clock)
-    on_change()
-    for arm in arms:
-        watches[arm.name].skip(len(run.prompts) * (1 + len(run.warm_up[arm.name])))
-    by_name = {arm.name: arm for arm in arms}
-    for index in range(settings.rounds * MOST_ROUNDS):
-        if len(run.counted) >= settings.rounds:
-            return
-        title = f"round {index + 1}" + (f" of {settings.rounds}" * (index < settings.rounds))
-        with step(title) as say:
-            done = _round(run, index, by_name, watches, clock)
-            run.rounds.append(done)
-            rates = ", ".join(_told(done.measurements, name) for name in by_name)
-            say(rates + (f"; disturbed: {done.disturbed[0]}" if done.disturbed else ""))
-        on_change()
-
-
-def _warm_up(run: Run, arms: tuple[Arm, Arm], clock: Clock) -> None:
-    seed = run.settings.seed
-    with step("warm-up") as say:
+    asked = {arm.name: _ask_twins(run, arm) for arm in arms}
+    warm = {arm.name: WarmUp(arm.name) for arm in arms}
+    run.warm_ups += warm.values()
+    for _ in range(MOST_PASSES):
         for arm in arms:
-            for prompt in run.prompts:
-                twin = ask_whole(arm, prompt.text, run.settings.shape, prompt.id, seed=seed)
-                run.twins.append(twin)
-        _refuse_other_prompts(run.twins, arms)
-        run.warm_up = {arm.name: [] for arm in arms}
-        for _ in range(MOST_PASSES):
-            for arm in arms:
-                rates = [
-                    ask_streamed(
-                        arm, prompt.text, run.settings.shape, seed=seed, clock=clock
-                    ).decode_tok_s
-                    for prompt in run.prompts
-                ]
-                run.warm_up[arm.name].append(_pass_rate(rates, arm))
-            if all(run.steady(arm.name) for arm in arms):
-                break
-        passes = len(run.warm_up[arms[0].name])
-        unsteady = [arm.name for arm in arms if not run.steady(arm.name)]
-        say(f"{passes} passes, {' and '.join(unsteady) + ' not ' if unsteady else ''}steady")
+            rates = [
+                ask_streamed(
+                    arm, prompt.text, settings.shape, seed=settings.seed, clock=clock
+                ).decode_tok_s
+                for prompt in run.prompts
+            ]
+            asked[arm.name] += len(rates)
+            warm[arm.name].tok_s.append(_pass_rate(rates, arm))
+        if all(one.steady for one in warm.values()):
+            break
+    for name, watch in watches.items():
+        watch.skip(asked[name])
+    return watches
+
+
+def flush(arm: Arm, watch: Watch) -> list[str]:
+    """Empty the arm's cache before it is measured; what disturbs the round, if anything.
+
+    A prompt that is still in the prefix cache from the last round would flatter its TTFT.
+    """
+    watch.skip(0)
+    if arm.engine.flush_cache():
+        return []
+    return [f"{arm.name}: busy when its cache was to be flushed"]
+
+
+def ask(
+    run: Run, arm: Arm, watch: Watch, prompt: str, *, index: int, position: int, clock: Clock
+) -> tuple[Measurement, list[str]]:
+    """One measured answer, and what disturbs its round, if anything."""
+    settings = run.settings
+    text = next(known.text for known in run.prompts if known.id == prompt)
+    started_at = time.time()
+    timing = ask_streamed(arm, text, settings.shape, seed=settings.seed + 1 + index, clock=clock)
+    moved = watch.account(timing.tokens)
+    found = Measurement(
+        arm=arm.name,
+        prompt=prompt,
+        position=position,
+        started_at=started_at,
+        timing=timing,
+        verify_steps=moved.verify_steps,
+        off_spine=moved.off_spine,
+        cached_tokens=moved.cached_tokens,
+    )
+    return found, [f"{arm.name}, {prompt}: {moved.strangers}"] if moved.strangers else []
+
+
+def told(done: Round, arms: Sequence[str]) -> str:
+    """A round in a few words."""
+    rates = ", ".join(_told_rate(done.measurements, arm) for arm in arms)
+    return rates + (f"; disturbed: {done.disturbed[0]}" if done.disturbed else "")
+
+
+def told_warm(warm: Sequence[WarmUp]) -> str:
+    unsteady = [one.arm for one in warm if not one.steady]
+    steady = f"{' and '.join(unsteady)} not steady" if unsteady else "steady"
+    return f"{len(warm[0].tok_s)} passes, {steady}"
 
 
 def _round(
     run: Run, index: int, arms: Mapping[str, Arm], watches: Mapping[str, Watch], clock: Clock
 ) -> Round:
-    settings = run.settings
-    texts = {prompt.id: prompt.text for prompt in run.prompts}
-    disturbed: list[str] = []
+    disturbed = [why for name, arm in arms.items() for why in flush(arm, watches[name])]
     measurements: list[Measurement] = []
-    for arm in arms.values():
-        watches[arm.name].skip(0)
-        # A prompt that is still in the prefix cache from the last round would flatter its TTFT.
-        if not arm.engine.flush_cache():
-            disturbed.append(f"{arm.name}: busy when its cache was to be flushed")
-    for pair in round_order(index, list(texts), run.arms, seed=settings.seed):
+    ids = [prompt.id for prompt in run.prompts]
+    for pair in round_order(index, ids, run.arms, seed=run.settings.seed):
         for position, name in enumerate(pair.arms):
-            started_at = time.time()
-            seed = settings.seed + 1 + index
-            timing = ask_streamed(
-                arms[name], texts[pair.prompt], settings.shape, seed=seed, clock=clock
-            )
-            moved = watches[name].account(timing.tokens)
-            if moved.strangers:
-                disturbed.append(f"{name}, {pair.prompt}: {moved.strangers}")
-            measurements.append(
-                Measurement(
-                    arm=name,
-                    prompt=pair.prompt,
-                    position=position,
-                    started_at=started_at,
-                    timing=timing,
-                    verify_steps=moved.verify_steps,
-                    off_spine=moved.off_spine,
-                    cached_tokens=moved.cached_tokens,
-                )
-            )
+            found, why = ask(
+                run, arms[name], watches[name], pair.prompt,
+                index=index, position=position, clock=clock,
+            )  # fmt: skip
+            measurements.append(found)
+            disturbed += why
     return Round(index, tuple(measurements), tuple(disturbed), os.getloadavg()[0])
 
 
-def _refuse_other_prompts(twins: Sequence[Twin], arms: tuple[Arm, Arm]) -> None:
+def _ask_twins(run: Run, arm: Arm) -> int:
+    """How many were asked: none if the arm was asked before."""
+    if any(twin.arm == arm.name for twin in run.twins):
+        return 0
+    known = {twin.prompt: twin for twin in run.twins}
+    for prompt in run.prompts:
+        twin = ask_whole(arm, prompt.text, run.settings.shape, prompt.id, seed=run.settings.seed)
+        _refuse_other_prompt(twin, known.get(prompt.id), arm)
+        run.twins.append(twin)
+    return len(run.prompts)
+
+
+def _refuse_other_prompt(twin: Twin, other: Twin | None, arm: Arm) -> None:
     """The same words are as many tokens on both arms, or they are two different models."""
-    lengths = {(twin.arm, twin.prompt): twin.prompt_tokens for twin in twins}
-    for twin in twins:
-        other = lengths[arms[0].name, twin.prompt]
-        if twin.prompt_tokens != other:
-            raise Unhealthy(
-                f"it reads the prompt {twin.prompt} as {twin.prompt_tokens} tokens, and "
-                f"{arms[0].title} as {other}: another model or chat template",
-                where=arms[1].title,
-            )
+    if other is not None and twin.prompt_tokens != other.prompt_tokens:
+        raise Unhealthy(
+            f"it reads the prompt {twin.prompt} as {twin.prompt_tokens} tokens, and "
+            f"{other.arm} as {other.prompt_tokens}: another model or chat template",
+            where=arm.title,
+        )
 
 
 def _pass_rate(rates: Sequence[float | None], arm: Arm) -> float:
@@ -196,7 +267,7 @@ def _pass_rate(rates: Sequence[float | None], arm: Arm) -> float:
     return geometric_mean(known)
 
 
-def _told(measurements: Sequence[Measurement], arm: str) -> str:
+def _told_rate(measurements: Sequence[Measurement], arm: str) -> str:
     rates = [m.timing.decode_tok_s for m in measurements if m.arm == arm]
     known = [rate for rate in rates if rate is not None]
     return f"{arm} {geometric_mean(known):.1f} tok/s" if known else f"{arm} no rate"

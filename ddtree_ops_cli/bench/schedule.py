@@ -31,3 +31,26 @@ def round_order(
     ]
     random.Random(f"{seed}:{index}").shuffle(pairs)
     return tuple(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """All prompts on one arm, while the other is not there."""
+
+    arm: str
+    prompts: tuple[str, ...]
+    """In the order in which they run."""
+
+
+def block_order(
+    index: int, prompts: Sequence[str], arms: tuple[str, str], *, seed: int
+) -> tuple[Block, Block]:
+    """The two blocks of round `index` (from 0), for arms that take turns on one GPU.
+
+    The order of the arms alternates from round to round (A B, B A, A B, ...), so that what drifts
+    steadily is taken out with the order. Both blocks of a round ask the prompts in one order.
+    """
+    order = list(prompts)
+    random.Random(f"{seed}:{index}").shuffle(order)
+    first, second = arms if index % 2 == 0 else (arms[1], arms[0])
+    return Block(first, tuple(order)), Block(second, tuple(order))

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_state_path
 
+from ..engine_api.answers import ServerInfo
 from ..engine_api.client import EngineClient
 from ..errors import DdtreeError, Interrupted
 from ..hosts.connection import Connections
 from ..output import machine
 from ..output.console import note, warn
+from ..profiles.load import Loaded
 from ..profiles.locate import Library
-from ..rollout.companion import companion, find_running
-from ..services.runtimes import Instance, open_runtime
-from . import report
+from ..profiles.schema import HostProfile
+from ..rollout.apply import check
+from ..rollout.companion import Companion, find_companion, free_gpus, present
+from ..rollout.deployment import Request, prepare
+from ..rollout.turns import turns
+from ..services.runtimes import Instance, Runtime, open_runtime
+from . import plan, report
 from .answer import Arm
-from .arms import ALGORITHMS, SERVICES, arm_name, choose, doubts, no_companion, verify_same_model
+from .arms import SERVICES, arm_name, choose, doubts, no_companion, verify_model
 from .comparison import Comparison, compare
-from .prompts import load_suite
+from .prompts import Suite, load_suite
 from .record import Record, Side
 from .run import Run, Settings, measure
-from .schedule import round_order
+from .turns import measure_in_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,111 +46,168 @@ class Wanted:
     """`linear` or `plain`."""
     suite: str
     settings: Settings
+    alternate: bool = False
+    """The arms may take turns on one GPU."""
+
+
+@dataclass(slots=True)
+class Bench:
+    """What is known before anything is started."""
+
+    library: Library
+    wanted: Wanted
+    suite: Suite
+    host: Loaded[HostProfile]
+    runtime: Runtime
+    chosen: Instance
+    companion: Companion
+    run: Run
+
+    @classmethod
+    def prepare(cls, library: Library, wanted: Wanted, connections: Connections) -> Bench:
+        suite = load_suite(wanted.suite)
+        host = library.host(wanted.host)
+        runtime = open_runtime(host, connections)
+        chosen = choose(
+            runtime.instances(),
+            host=wanted.host,
+            service=wanted.service,
+            gpu=wanted.gpu,
+            against=wanted.against,
+        )
+        companion = find_companion(
+            library,
+            host,
+            runtime,
+            chosen,
+            service=SERVICES[wanted.against],
+            may_start=host.value.temporary_services,
+            may_take_turns=wanted.alternate,
+        )
+        if companion is None:
+            raise no_companion(host, chosen, wanted.against, free=bool(free_gpus(runtime)))
+        arms = (arm_name(chosen), wanted.against)
+        run = Run(suite.prompts, wanted.settings, arms, companion.in_turns)
+        return cls(library, wanted, suite, host, runtime, chosen, companion, run)
+
+    def start_companion(self) -> Request:
+        assert self.companion.start is not None
+        spec = self.companion.start.change.new.spec
+        return Request(spec.service, spec.model, spec.gpu)
 
 
 def run_bench(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
     """Measure, write the record, and show the comparison."""
-    suite = load_suite(wanted.suite)
-    target = library.host(wanted.host)
-    with ExitStack() as stack:
-        runtime = open_runtime(target, stack.enter_context(Connections()))
-        before = runtime.instances()
-        chosen = _chosen(before, wanted)
-        beside = stack.enter_context(
-            companion(
-                library,
-                target,
-                runtime,
-                chosen,
-                service=SERVICES[wanted.against],
-                may_start=target.value.temporary_services,
-            )
-        )
-        if beside is None:
-            raise no_companion(wanted.host, chosen, wanted.against)
-        both = (chosen, beside)
-        arms = (
-            _arm(chosen, stack.enter_context(EngineClient(runtime.reach(chosen)))),
-            _arm(beside, stack.enter_context(EngineClient(runtime.reach(beside)))),
-        )
-        infos = verify_same_model(arms)
-        for doubt in doubts(chosen, infos[0]):
-            warn(doubt)
-        run = Run(suite.prompts, wanted.settings, (arms[0].name, arms[1].name))
-        record = Record(
-            file=_record_file(wanted.host, json_to),
-            host=wanted.host,
-            suite=suite,
-            sides=tuple(
-                Side(arm.name, instance, info, temporary=instance not in before)
-                for arm, instance, info in zip(arms, both, infos, strict=True)
-            ),
-            run=run,
-        )
-        record.write()
-        _measure(run, arms, record)
-    comparison = _compared(run)
+    with Connections() as connections:
+        bench = Bench.prepare(library, wanted, connections)
+        file = _record_file(wanted.host, json_to)
+        record = Record(file=file, host=wanted.host, suite=bench.suite, run=bench.run)
+        if bench.companion.in_turns:
+            _in_turns(bench, record)
+        else:
+            _side_by_side(bench, record)
+    comparison = _compared(bench.run)
     document = record.write(comparison)
     if json_to == "-":
         machine.write(document)
     elif comparison is None:
-        warn(f"all {len(run.rounds)} rounds were disturbed: there is nothing to compare")
+        warn(f"all {len(bench.run.rounds)} rounds were disturbed: there is nothing to compare")
     else:
-        report.show(comparison, run, suite, record.sides)
+        report.show(comparison, bench.run, bench.suite, record.sides)
     note(f"every measurement is in {record.file}")
 
 
 def show_plan(library: Library, wanted: Wanted, *, json_to: str | None) -> None:
-    """The schedule of a run; starts and measures nothing."""
-    suite = load_suite(wanted.suite)
-    target = library.host(wanted.host)
+    """What a run would start and stop, and its schedule; starts and measures nothing."""
     with Connections() as connections:
-        runtime = open_runtime(target, connections)
-        instances = runtime.instances()
-        chosen = _chosen(instances, wanted)
-        free = set(range(runtime.gpus)) - set(runtime.held())
-    free -= {instance.labels.gpu for instance in instances}
-    beside = find_running(instances, chosen, algorithm=ALGORITHMS[wanted.against])
-    service = SERVICES[wanted.against]
-    if beside is None and not (free and target.value.temporary_services):
-        raise no_companion(wanted.host, chosen, wanted.against)
-    second = (
-        f"{beside.title}, {beside.url}"
-        if beside
-        else f"{service}, to be started on GPU {min(free)} and stopped after"
-    )
-    arms = (arm_name(chosen), wanted.against)
-    run = Run(suite.prompts, wanted.settings, arms)
-    if json_to is None:
-        report.show_schedule(run, f"{chosen.title}, {chosen.url}", second)
-        return
-    ids = [prompt.id for prompt in suite.prompts]
-    machine.write(
-        {
-            "arms": {arms[0]: chosen.title, arms[1]: second},
-            "schedule": [
-                round_order(index, ids, arms, seed=wanted.settings.seed)
-                for index in range(wanted.settings.rounds)
-            ],
-        }
-    )
+        bench = Bench.prepare(library, wanted, connections)
+        if json_to is None:
+            plan.show(bench.run, bench.chosen, bench.companion)
+        else:
+            machine.write(plan.document(bench.run, bench.chosen, bench.companion))
+        if bench.companion.start is not None:
+            check(bench.companion.start, bench.runtime)
 
 
-def _measure(run: Run, arms: tuple[Arm, Arm], record: Record) -> None:
-    """Ends with one line that says how much was kept, and where."""
+def _side_by_side(bench: Bench, record: Record) -> None:
+    known = _Known(bench.runtime, record)
+    with ExitStack() as stack:
+        beside = stack.enter_context(
+            present(bench.companion, bench.library, bench.host, bench.runtime)
+        )
+        temporary = bench.companion.running is None
+        arms = (
+            stack.enter_context(known.arm(bench.chosen, temporary=False)),
+            stack.enter_context(known.arm(beside, temporary=temporary)),
+        )
+        record.write()
+        with _kept(bench.run, record):
+            measure(bench.run, arms, on_change=lambda: _write(record))
+
+
+def _in_turns(bench: Bench, record: Record) -> None:
+    request = bench.start_companion()
+    known = _Known(bench.runtime, record)
+
+    @contextmanager
+    def seat(name: str) -> Iterator[Arm]:
+        temporary = name != bench.run.arms[0]
+        instance = both.second() if temporary else both.first()
+        with known.arm(instance, temporary=temporary) as arm:
+            yield arm
+
+    with (
+        _kept(bench.run, record),
+        turns(
+            bench.host,
+            bench.runtime,
+            bench.chosen,
+            lambda: prepare(bench.library, bench.host, bench.runtime, request),
+        ) as both,
+    ):
+        record.write()
+        measure_in_turns(bench.run, seat, on_change=lambda: _write(record))
+
+
+class _Known:
+    """The arms that were there, each of which must serve what the first one serves."""
+
+    def __init__(self, runtime: Runtime, record: Record) -> None:
+        self._runtime = runtime
+        self._record = record
+        self._first: tuple[Arm, ServerInfo] | None = None
+
+    @contextmanager
+    def arm(self, instance: Instance, *, temporary: bool) -> Iterator[Arm]:
+        with EngineClient(self._runtime.reach(instance)) as engine:
+            name = arm_name(instance)
+            arm = Arm(name, instance.title, engine, instance.labels.served_name)
+            info = verify_model(arm, like=self._first)
+            self._first = self._first or (arm, info)
+            if all(side.name != name for side in self._record.sides):
+                for doubt in doubts(instance, info):
+                    warn(doubt)
+                self._record.sides.append(Side(name, instance, info, temporary))
+            yield arm
+
+
+@contextmanager
+def _kept(run: Run, record: Record) -> Iterator[None]:
+    """End with one line that says how much was kept, and where."""
     kept = f"its finished rounds are in {record.file}"
     try:
-        measure(run, arms, on_change=lambda: _write(record))
-    except KeyboardInterrupt:
-        raise Interrupted(run.reason, mend=f"{kept}, marked as partial") from None
+        yield
+    except (KeyboardInterrupt, Interrupted):
+        raise Interrupted(run.reason or "interrupted", mend=f"{kept}, marked as partial") from None
     except DdtreeError as error:
-        if not run.rounds:
+        if run.status == "complete":
+            what, kept = error.what, f"the comparison is complete, in {record.file}"
+        elif run.rounds:
+            what = f"the run is invalid after {len(run.rounds)} rounds: {error.what}"
+        else:
             raise
-        raise type(error)(
-            f"the run is invalid after {len(run.rounds)} rounds: {error.what}",
-            where=error.where,
-            mend=kept,
-        ) from error
+        mend = f"{error.mend}; {kept}" if error.mend else kept
+        raise type(error)(what, where=error.where, mend=mend) from error
 
 
 def _write(record: Record) -> None:
@@ -160,20 +224,6 @@ def _compared(run: Run) -> Comparison | None:
         run.twins,
         greedy=run.settings.shape.greedy,
     )
-
-
-def _chosen(instances: list[Instance], wanted: Wanted) -> Instance:
-    return choose(
-        instances,
-        host=wanted.host,
-        service=wanted.service,
-        gpu=wanted.gpu,
-        against=wanted.against,
-    )
-
-
-def _arm(instance: Instance, engine: EngineClient) -> Arm:
-    return Arm(arm_name(instance), instance.title, engine, instance.labels.served_name)
 
 
 def _record_file(host: str, json_to: str | None) -> Path:

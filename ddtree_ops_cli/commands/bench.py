@@ -38,6 +38,14 @@ def bench(
     busy_ok: Annotated[
         bool, typer.Option("--busy-ok", help="Measure although others are being served.")
     ] = False,
+    alternate: Annotated[
+        bool,
+        typer.Option(
+            "--alternate",
+            help="Where no GPU is free, let the two take turns on one: the service is away while "
+            "the other has its turn, and runs again at the end.",
+        ),
+    ] = False,
     json_to: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +61,7 @@ def bench(
 
     Both services answer the same prompts in turn, round by round, and the ratio of their decode
     rates is given with its 95 % interval. A service to compare with that does not run is started
-    for it where the host allows that.
+    for it where the host allows that (temporary_services in its profile).
     """
     from ..bench.answer import Shape
     from ..bench.run import Settings as RunSettings
@@ -66,7 +74,8 @@ def bench(
         raise UsageError("--temperature is no number from 0 to 2")
     settings: Settings = ctx.obj
     shape = Shape(max_tokens, temperature)
-    wanted = Wanted(host, service, gpu, compare, suite, RunSettings(rounds, seed, shape, busy_ok))
+    measured = RunSettings(rounds, seed, shape, busy_ok)
+    wanted = Wanted(host, service, gpu, compare, suite, measured, alternate)
     library = Library.default(settings.profiles)
     if dry_run:
         show_plan(library, wanted, json_to=json_to)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, Gpu, Host, Service
+from .options import AsJson, DryRun, Gpu, Host, Service
 
 
 def smoke(
@@ -23,6 +23,7 @@ def smoke(
             "parity check and stop it after.  [default: the host's temporary_services]",
         ),
     ] = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove that a service is coherent.
@@ -37,9 +38,11 @@ def smoke(
     from ..output import machine, tables
     from ..output.progress import step
     from ..profiles.locate import Library
-    from ..rollout.companion import companion
+    from ..rollout.apply import check
+    from ..rollout.companion import find_companion, present
     from ..services.runtimes import open_runtime
     from ..services.selection import select
+    from ..smoke import plan
     from ..smoke.suite import run_suite
 
     settings: Settings = ctx.obj
@@ -49,11 +52,18 @@ def smoke(
     with ExitStack() as stack:
         runtime = open_runtime(target, stack.enter_context(Connections()))
         chosen = select(runtime.instances(), host=host, service=service, gpu=gpu)
-        beside = stack.enter_context(
-            companion(
-                library, target, runtime, chosen, service="dflash-linear", may_start=may_start
-            )
+        companion = find_companion(
+            library, target, runtime, chosen, service="dflash-linear", may_start=may_start
         )
+        if dry_run:
+            if as_json:
+                machine.write(plan.document(chosen, companion))
+            else:
+                plan.show(chosen, companion)
+            if companion is not None and companion.start is not None:
+                check(companion.start, runtime)
+            return
+        beside = companion and stack.enter_context(present(companion, library, target, runtime))
         linear = stack.enter_context(EngineClient(runtime.reach(beside))) if beside else None
         engine = stack.enter_context(EngineClient(runtime.reach(chosen)))
         say = stack.enter_context(step(f"smoke {chosen.title}"))

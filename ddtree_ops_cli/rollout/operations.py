@@ -150,6 +150,18 @@ class StopPrevious(Operation):
         _again(runtime, kept[0], change.ready_timeout_s)
 
 
+class RemovePrevious(Operation):
+    """Has no undo: a temporary service is not started again."""
+
+    changes = True
+
+    def describe(self, change: Change) -> str:
+        return f"stop {change.old.title} ({change.old.identity}) and forget it"
+
+    def apply(self, change: Change, runtime: Runtime, say: Progress) -> None:
+        runtime.remove(change.old, grace_s=_STOP_GRACE_S)
+
+
 class StartService(Operation):
     changes = True
 
@@ -245,6 +257,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "check-gpu": CheckGpu(),
     "check-port": CheckPort(),
     "stop-previous": StopPrevious(),
+    "remove-previous": RemovePrevious(),
     "start-service": StartService(),
     "start-kept": StartKept(),
     "wait-ready": WaitReady(),

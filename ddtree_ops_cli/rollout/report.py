@@ -32,13 +32,13 @@ def show(found: Mapping[str, Outcome | DdtreeError], *, dry_run: bool, as_json: 
         elif dry_run:
             if several:
                 data().print(f"\n{name}", style="bold")
-            _show_plan(outcome.plan)
+            show_plan(outcome.plan)
         else:
             with speaking_of(name if several else None):
                 _say_result(outcome)
 
 
-def _show_plan(plan: Plan) -> None:
+def show_plan(plan: Plan) -> None:
     """The steps, and the whole command line that would start the engine."""
     console = data()
     if not plan.steps:
@@ -76,10 +76,11 @@ def _document(outcome: Outcome | DdtreeError) -> dict[str, Any]:
     if isinstance(outcome, DdtreeError):
         return {"error": str(outcome)}
     now = None if outcome.now is None else summary(outcome.now)
-    return {**_plan_document(outcome.plan), "now": now}
+    return {**plan_document(outcome.plan), "now": now}
 
 
-def _plan_document(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON."""
     start = plan.change.start
     return {
         "playbook": plan.playbook,

@@ -8,8 +8,12 @@ from typing import Literal
 import pytest
 
 from ddtree_ops_cli.bench.arms import choose, doubts, no_companion
+from ddtree_ops_cli.bundled import bundled
 from ddtree_ops_cli.engine_api.answers import ServerInfo
 from ddtree_ops_cli.errors import Unhealthy, UsageError
+from ddtree_ops_cli.profiles.load import Loaded
+from ddtree_ops_cli.profiles.locate import Library
+from ddtree_ops_cli.profiles.schema import HostProfile
 from ddtree_ops_cli.services.runtimes import Instance
 from tests.services.test_labels import LABELS
 
@@ -51,11 +55,41 @@ def test_a_dead_tree_is_unhealthy() -> None:
         chosen(instance("ddtree", "DDTREE", 0, "dead"))
 
 
-def test_a_missing_rival_is_named_with_the_command_that_deploys_it() -> None:
-    error = no_companion("lab", TREE, "plain")
-    assert str(error) == (
+HOST = Library([bundled("profiles")]).host("lab")
+SHUT = dataclasses.replace(HOST, value=HOST.value.model_copy(update={"temporary_services": False}))
+
+
+@pytest.mark.parametrize(
+    ("host", "free", "says"),
+    [
+        (
+            SHUT,
+            True,
+            "its profile has temporary_services: false; `ddtree deploy lab --service plain --model "
+            "lab-pair` starts one on a free GPU",
+        ),
+        (
+            HOST,
+            False,
+            "no GPU is free; --alternate lets the two take turns on GPU 0, and takes ddtree away "
+            "while it is not its turn",
+        ),
+        (
+            SHUT,
+            False,
+            "its profile has temporary_services: false and no GPU is free; with "
+            "temporary_services: true, --alternate lets the two take turns on GPU 0, and takes "
+            "ddtree away while it is not its turn",
+        ),
+    ],
+    ids=["not allowed", "no place", "neither"],
+)
+def test_a_missing_rival_is_named_with_what_the_operator_can_do(
+    host: Loaded[HostProfile], free: bool, says: str
+) -> None:
+    assert str(no_companion(host, TREE, "plain", free=free)) == (
         "host lab: no plain of model lab-pair runs here, and none can be started for the "
-        "comparison; `ddtree deploy lab --service plain --model lab-pair` starts one on a free GPU"
+        f"comparison: {says}"
     )
 
 

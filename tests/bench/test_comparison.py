@@ -12,7 +12,7 @@ from ddtree_ops_cli.bench.answer import Shape
 from ddtree_ops_cli.bench.comparison import compare, first_difference
 from ddtree_ops_cli.bench.measurement import Measurement, Round, Timing, Twin
 from ddtree_ops_cli.bench.prompts import Prompt
-from ddtree_ops_cli.bench.run import Run, Settings
+from ddtree_ops_cli.bench.run import Run, Settings, WarmUp
 from ddtree_ops_cli.bench.verdict import cautions, verdict
 from ddtree_ops_cli.engine_api.acceptance import Acceptance
 
@@ -70,7 +70,7 @@ def run_of(done: list[Round], *prompts: str) -> Run:
     run = Run(tuple(Prompt(name, name) for name in prompts), Settings(10, 0, Shape(128, 0.0)), ARMS)
     run.rounds = done
     run.status = "complete"
-    run.warm_up = {arm: [100.0] * 3 for arm in ARMS}
+    run.warm_ups = [WarmUp(arm, [100.0] * 3) for arm in ARMS]
     return run
 
 

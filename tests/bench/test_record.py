@@ -22,7 +22,7 @@ from tests.services.test_labels import LABELS
 def record(file: Path, **arguments: object) -> Record:
     suite = load_suite("story")
     info = ServerInfo(version="0.5.17", arguments=arguments, internal_states=())
-    sides = tuple(
+    sides = [
         Side(
             name,
             Instance(
@@ -32,9 +32,9 @@ def record(file: Path, **arguments: object) -> Record:
             temporary=False,
         )
         for gpu, name in enumerate(("tree", "linear"))
-    )
+    ]
     run = Run(suite.prompts, Settings(10, 3, Shape(128, 0.0)), ("tree", "linear"))
-    return Record(file, "lab", suite, sides, run)
+    return Record(file, "lab", suite, run, sides)
 
 
 def test_a_record_says_what_it_takes_to_repeat_the_run(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ddtree_ops_cli.bench import counters
 from ddtree_ops_cli.bench.answer import Arm, Shape
-from ddtree_ops_cli.bench.arms import verify_same_model
+from ddtree_ops_cli.bench.arms import verify_model
 from ddtree_ops_cli.bench.comparison import Comparison, compare
 from ddtree_ops_cli.bench.prompts import Prompt
 from ddtree_ops_cli.bench.run import MOST_PASSES, Run, Settings, measure
@@ -178,16 +178,16 @@ def test_warm_up_ends_when_both_arms_are_steady(stack: ExitStack) -> None:
     falling = itertools.chain([0.08] * 3, [0.04] * 3, itertools.repeat(0.02))
     bench = Bench(stack, Engine(step_s=lambda: next(falling)), Engine())
     run = bench.run(rounds=1)
-    assert [len(passes) for passes in run.warm_up.values()] == [5, 5]
+    assert [(warm.arm, len(warm.tok_s)) for warm in run.warm_ups] == [("tree", 5), ("linear", 5)]
     assert run.steady("tree")
-    assert run.warm_up["tree"][0] < run.warm_up["tree"][-1]
+    assert run.warm_ups[0].tok_s[0] < run.warm_ups[0].tok_s[-1]
 
 
 def test_an_arm_that_never_gets_steady_is_measured_and_marked(stack: ExitStack) -> None:
     pace = itertools.cycle([0.02] * 3 + [0.03] * 3)
     bench = Bench(stack, Engine(step_s=lambda: next(pace)), Engine())
     run = bench.run(rounds=1)
-    assert len(run.warm_up["tree"]) == MOST_PASSES
+    assert [len(warm.tok_s) for warm in run.warm_ups] == [MOST_PASSES] * 2
     assert not run.steady("tree")
     assert run.steady("linear")
 
@@ -287,19 +287,19 @@ def test_an_arm_with_another_model_is_refused(stack: ExitStack) -> None:
     bench = Bench(stack, Engine(), Engine(model="other"))
     tree, linear = bench.arms
     with pytest.raises(Unhealthy, match="linear on GPU 1: it serves other, not lab-pair"):
-        verify_same_model((tree, linear))
+        verify_model(linear, like=(tree, verify_model(tree)))
 
 
 def test_an_arm_with_another_target_under_the_same_name_is_refused(stack: ExitStack) -> None:
     bench = Bench(stack, Engine(), Engine(model_path="/models/older"))
     tree, linear = bench.arms
     with pytest.raises(Unhealthy, match=r"its target is /models/older, and that of tree on GPU 0"):
-        verify_same_model((tree, linear))
+        verify_model(linear, like=(tree, verify_model(tree)))
 
 
 def test_an_arm_that_reads_the_prompts_otherwise_is_refused(stack: ExitStack) -> None:
     bench = Bench(stack, Engine(), Engine(prompt_tokens=14))
-    with pytest.raises(Unhealthy, match="as 14 tokens, and tree on GPU 0 as 12"):
+    with pytest.raises(Unhealthy, match="as 14 tokens, and tree as 12"):
         bench.run()
 
 

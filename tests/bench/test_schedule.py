@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ddtree_ops_cli.bench.schedule import round_order
+from ddtree_ops_cli.bench.schedule import block_order, round_order
 
 ARMS = ("tree", "linear")
 PROMPTS = ("a", "b", "c", "d", "e")
@@ -43,3 +43,21 @@ def test_the_seed_decides_the_order_of_the_prompts() -> None:
     assert orders(1) == orders(1)
     assert orders(1) != orders(2)
     assert len({tuple(order) for order in orders(1)}) > 5
+
+
+def test_in_turns_the_arms_go_a_b_b_a_so_that_a_steady_drift_cancels() -> None:
+    rounds = [block_order(index, PROMPTS, ARMS, seed=7) for index in range(10)]
+    arms = [block.arm for blocks in rounds for block in blocks]
+    assert arms[:8] == ["tree", "linear", "linear", "tree", "tree", "linear", "linear", "tree"]
+    places = {arm: [i for i, name in enumerate(arms) if name == arm] for arm in ARMS}
+    assert sum(places["tree"]) == sum(places["linear"])
+
+
+def test_in_turns_both_blocks_of_a_round_ask_every_prompt_in_one_shuffled_order() -> None:
+    orders = set()
+    for index in range(10):
+        first, second = block_order(index, PROMPTS, ARMS, seed=7)
+        assert first.prompts == second.prompts
+        assert sorted(first.prompts) == list(PROMPTS)
+        orders.add(first.prompts)
+    assert len(orders) > 5

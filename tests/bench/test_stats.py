@@ -8,7 +8,7 @@ import random
 import pytest
 from scipy import stats as reference
 
-from ddtree_ops_cli.bench.schedule import round_order
+from ddtree_ops_cli.bench.schedule import block_order, round_order
 from ddtree_ops_cli.bench.stats import geometric_mean, paired_ratio, t_quantile
 
 ARMS = ("tree", "linear")
@@ -40,6 +40,28 @@ def simulate(
             first.append(1.0 if pair.arms[0] == "tree" else -1.0)
         logs.append(sum(differences) / len(differences))
         shares.append(sum(first) / len(first))
+    return logs, shares
+
+
+def simulate_turns(seed: int, *, gain: float, rounds: int = 10) -> tuple[list[float], list[float]]:
+    """The same machine with one GPU: whole blocks, and a start before each that is off by 1 %."""
+    rng = random.Random(seed)
+    phase = rng.uniform(0, 2 * math.pi)
+    moment, logs, shares = 0, [], []
+    for index in range(rounds):
+        blocks = block_order(index, PROMPTS, ARMS, seed=seed)
+        mean = {}
+        for block in blocks:
+            start = rng.gauss(0, 0.01)
+            rates = []
+            for _ in block.prompts:
+                done = moment / (rounds * len(PROMPTS) * 2)
+                slow = -0.05 * done + 0.03 * math.sin(phase + 9 * done)
+                rates.append(slow + start + rng.gauss(0, 0.01))
+                moment += 1
+            mean[block.arm] = sum(rates) / len(rates)
+        logs.append(mean["tree"] - mean["linear"] + math.log(gain))
+        shares.append(1.0 if blocks[0].arm == "tree" else -1.0)
     return logs, shares
 
 
@@ -101,3 +123,16 @@ def test_one_round_has_a_ratio_and_no_interval() -> None:
     found = paired_ratio([math.log(1.1)], [1.0])
     assert found.estimate == pytest.approx(1.1)
     assert (found.low, found.high, found.rounds) == (None, None, 1)
+
+
+def test_equal_arms_in_turns_have_1_in_their_interval_in_at_least_90_of_100_runs() -> None:
+    found = [paired_ratio(*simulate_turns(seed, gain=1.0)) for seed in range(100)]
+    holds = sum(one.low is not None and one.high is not None and one.low <= 1 <= one.high
+                for one in found)  # fmt: skip
+    assert 90 <= holds < 100
+
+
+def test_a_gain_of_5_percent_is_found_in_turns_in_nearly_every_run() -> None:
+    found = [paired_ratio(*simulate_turns(seed, gain=1.05)) for seed in range(100)]
+    assert sum(one.low is not None and one.low > 1 for one in found) >= 95
+    assert geometric_mean(one.estimate for one in found) == pytest.approx(1.05, abs=0.003)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.commands.conftest import write
@@ -29,8 +32,15 @@ def deployed(tiny: Ddtree) -> Ddtree:
     return tiny
 
 
+def status(ddtree: Ddtree) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(ddtree("status", "tiny", "--json").stdout)["tiny"][
+        "services"
+    ]
+    return found
+
+
 def services(ddtree: Ddtree) -> dict[str, int]:
-    found = json.loads(ddtree("status", "tiny", "--json").stdout)["tiny"]["services"]
+    found = status(ddtree)
     return {one["service"]: int(one["identity"].removeprefix("pid ")) for one in found}
 
 
@@ -134,6 +144,35 @@ def test_an_engine_that_dies_leaves_an_invalid_run_with_its_finished_rounds(
     assert (document["status"], document["complete"]) == ("invalid", False)
     assert len(document["rounds"]) >= 1
     assert "dflash-linear" not in services(deployed)
+
+
+def test_an_arm_that_serves_another_target_is_refused(
+    deployed: Ddtree, random_pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    target, _ = random_pair
+    shutil.copytree(target, tmp_path / "older")
+    models = deployed.home / ".config/ddtree/profiles/models/tiny-pair.yaml"
+    models.write_text(models.read_text().replace(str(target), str(tmp_path / "older")))
+    assert deployed("deploy", "tiny", "--service", "dflash-linear").returncode == 0
+    done = deployed("bench", "tiny", "--rounds", "1", *SHORT)
+    assert done.returncode == 6
+    assert f"dflash-linear on GPU 1: its target is {tmp_path / 'older'}, and that of" in done.stderr
+
+
+def test_a_busy_service_is_refused_and_names_the_word_that_measures_all_the_same(
+    deployed: Ddtree,
+) -> None:
+    [port] = [one["port"] for one in status(deployed)]
+    body = {"text": "Count.", "sampling_params": {"max_new_tokens": 480, "ignore_eos": True}}
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(deployed, "bench", "tiny", "--rounds", "1", *SHORT)
+        while not done.done():
+            httpx.post(f"http://127.0.0.1:{port}/generate", json=body, trust_env=False, timeout=60)
+    refused = done.result()
+    assert refused.returncode == 1, refused.stderr
+    assert "ddtree on GPU 0: it is serving other requests" in refused.stderr
+    assert "--busy-ok" in refused.stderr
+    assert list(services(deployed)) == ["ddtree"]
 
 
 def test_json_on_stdout_is_the_whole_document_and_nothing_else(deployed: Ddtree) -> None:
