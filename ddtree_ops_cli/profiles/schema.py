@@ -14,15 +14,22 @@ from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 from . import forms
 from .sections import Conflict, Container, Engine, Section, Speculative, in_unit, of_form
 
+Line = Annotated[str, Field(pattern=forms.LINE, json_schema_extra=of_form(forms.LINE_FORM))]
+_NAME = Field(pattern=forms.NAME, json_schema_extra=of_form(forms.NAME_FORM))
+Name = Annotated[str, _NAME]
+NameOrNone = Annotated[str | None, _NAME]
+_WEIGHTS = Field(pattern=forms.WEIGHTS, json_schema_extra=of_form(forms.WEIGHTS_FORM))
+Weights = Annotated[str, _WEIGHTS]
+WeightsOrNone = Annotated[str | None, _WEIGHTS]
+RevisionOrNone = Annotated[
+    str | None, Field(pattern=forms.REVISION, json_schema_extra=of_form(forms.REVISION_FORM))
+]
+
 
 class HostProfile(Section):
     """A machine that serves: where it is, how services run on it, what it runs by default."""
 
-    description: str = Field(
-        pattern=forms.LINE,
-        description="What this is, for people.",
-        json_schema_extra=of_form(forms.LINE_FORM),
-    )
+    description: Line = Field(description="What this is, for people.")
     template: bool = Field(
         False, description="Only a pattern for `ddtree hosts add`; no command touches it."
     )
@@ -70,16 +77,9 @@ class HostProfile(Section):
         le=65535 - 64,
         description="TCP port of the service on GPU 0; GPU n gets base_port + n.",
     )
-    model: str = Field(
-        pattern=forms.NAME,
-        description="Model profile that services serve unless they name another.",
-        json_schema_extra=of_form(forms.NAME_FORM),
-    )
-    service: str = Field(
-        "ddtree",
-        pattern=forms.NAME,
-        description="Service profile that `ddtree deploy HOST` takes without --service.",
-        json_schema_extra=of_form(forms.NAME_FORM),
+    model: Name = Field(description="Model profile that services serve unless they name another.")
+    service: Name = Field(
+        "ddtree", description="Service profile that `ddtree deploy HOST` takes without --service."
     )
     ready_timeout_s: float = Field(
         900.0,
@@ -139,39 +139,19 @@ class HostProfile(Section):
 class ModelProfile(Section):
     """A pair of models: the target that is served, and the drafter that proposes for it."""
 
-    description: str = Field(
-        pattern=forms.LINE,
-        description="What this is, for people.",
-        json_schema_extra=of_form(forms.LINE_FORM),
+    description: Line = Field(description="What this is, for people.")
+    extends: NameOrNone = Field(
+        None, description="Another model profile whose values hold where this one is silent."
     )
-    extends: str | None = Field(
-        None,
-        pattern=forms.NAME,
-        description="Another model profile whose values hold where this one is silent.",
-        json_schema_extra=of_form(forms.NAME_FORM),
+    target: Weights = Field(description="Weights of the target.")
+    target_revision: RevisionOrNone = Field(
+        None, description="Commit, tag or branch of the target's Hugging Face repository."
     )
-    target: str = Field(
-        pattern=forms.WEIGHTS,
-        description="Weights of the target.",
-        json_schema_extra=of_form(forms.WEIGHTS_FORM),
+    drafter: WeightsOrNone = Field(
+        None, description="Weights of the DFlash drafter; without one only algorithm none works."
     )
-    target_revision: str | None = Field(
-        None,
-        pattern=forms.REVISION,
-        description="Commit, tag or branch of the target's Hugging Face repository.",
-        json_schema_extra=of_form(forms.REVISION_FORM),
-    )
-    drafter: str | None = Field(
-        None,
-        pattern=forms.WEIGHTS,
-        description="Weights of the DFlash drafter; without one only algorithm none works.",
-        json_schema_extra=of_form(forms.WEIGHTS_FORM),
-    )
-    drafter_revision: str | None = Field(
-        None,
-        pattern=forms.REVISION,
-        description="Commit, tag or branch of the drafter's Hugging Face repository.",
-        json_schema_extra=of_form(forms.REVISION_FORM),
+    drafter_revision: RevisionOrNone = Field(
+        None, description="Commit, tag or branch of the drafter's Hugging Face repository."
     )
     served_name: str = Field(
         pattern=forms.SERVED_NAME,
@@ -227,26 +207,14 @@ class ModelProfile(Section):
 class ServiceProfile(Section):
     """What runs on one GPU: the decoding algorithm, the engine's options, the container."""
 
-    description: str = Field(
-        pattern=forms.LINE,
-        description="What this is, for people.",
-        json_schema_extra=of_form(forms.LINE_FORM),
-    )
-    extends: str | None = Field(
-        None,
-        pattern=forms.NAME,
-        description="Another service profile whose values hold where this one is silent.",
-        json_schema_extra=of_form(forms.NAME_FORM),
+    description: Line = Field(description="What this is, for people.")
+    extends: NameOrNone = Field(
+        None, description="Another service profile whose values hold where this one is silent."
     )
     algorithm: Literal["none", "DFLASH", "DDTREE"] = Field(
         description="none: plain decoding; DFLASH: a linear draft; DDTREE: a tree of drafts."
     )
-    model: str | None = Field(
-        None,
-        pattern=forms.NAME,
-        description="Model profile to serve; absent, the host's.",
-        json_schema_extra=of_form(forms.NAME_FORM),
-    )
+    model: NameOrNone = Field(None, description="Model profile to serve; absent, the host's.")
     speculative: Speculative = Field(
         default_factory=Speculative, description="How the tree is built; for DDTREE alone."
     )
