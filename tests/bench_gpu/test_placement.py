@@ -46,11 +46,16 @@ def test_a_budget_that_does_not_fit_beside_linear_goes_across_alone() -> None:
     assert found.across == (Match(64, *H200),)
 
 
-def test_what_a_host_cannot_hold_is_refused_with_the_figures() -> None:
-    with pytest.raises(DdtreeError, match=r"124 GiB together.*96 GiB of the only GPU"):
-        place(RTX[:1], spine(16), LINEAR, TREES)
+def test_on_the_only_gpu_without_room_for_both_the_arms_take_turns() -> None:
+    found = place(RTX[:1], spine(16), LINEAR, TREES)
+    assert (found.lanes, found.across) == ((), ())
+    assert found.turns == (Match(16, RTX[0], RTX[0]),)
+
+
+@pytest.mark.parametrize("devices", [RTX, RTX[:1]])
+def test_a_server_that_fits_on_no_gpu_is_refused_with_the_figures(devices: list[Device]) -> None:
     with pytest.raises(DdtreeError, match="needs 120 GiB, more than the 96 GiB of one GPU"):
-        place(RTX, spine(128), LINEAR, {128: 120.0})
+        place(devices, spine(128), LINEAR, {128: 120.0})
 
 
 def test_off_the_spine_is_a_match_of_its_own() -> None:

@@ -28,12 +28,14 @@ esac
 
 
 @pytest.fixture(autouse=True)
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of its nvidia-smi."""
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "nvidia-smi").write_text(SMI)
     (tools / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return tools
 
 
 def free_ports() -> int:
@@ -132,6 +134,21 @@ def test_a_tree_forced_off_its_spine_is_a_contest_of_its_own(tmp_path: Path) -> 
     code, document = run(out, *words)
     assert (code, document.get("failures")) == (0, None)
     assert set(document["contests"]) == {"27b-tree-8-off-spine-gpu0"}
+
+
+def test_on_one_gpu_that_holds_one_server_the_arms_take_turns(tmp_path: Path, host: Path) -> None:
+    one = [line for line in SMI.splitlines() if "GPU-bbbb" not in line]
+    (host / "nvidia-smi").write_text(
+        "\n".join(one).replace("143771", "97887").replace('H200"', 'H200" ;;', 1)
+    )
+    out = tmp_path / "out"
+    words = ("--parts", "shapes", "--budgets", "8", "--profile-steps", "0")
+    code, document = run(out, *words)
+    assert (code, document.get("failures")) == (0, None)
+    (found,) = document["contests"].values()
+    assert found["in_turns"]
+    assert [warm["arm"] for warm in found["warm_ups"]] == ["tree", "linear", "linear", "tree"]
+    assert set(document["memory"]) == {"27b-linear-gpu0", "27b-tree-8-gpu0"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -169,8 +169,8 @@ def _plan(
     return {
         "parts": asked.parts,
         "lanes": [
-            [_told(match) for match in lane]
-            for lane in (*placement.lanes, placement.across)
+            [_told(match, in_turns=lane is placement.turns) for match in lane]
+            for lane in (*placement.lanes, placement.across, placement.turns)
             if lane
         ],
         "needs_gib": {
@@ -180,8 +180,9 @@ def _plan(
     }
 
 
-def _told(match: Match) -> str:
+def _told(match: Match, *, in_turns: bool) -> str:
     side = " off the spine" if match.off_spine else ""
+    side += ", in turns" if in_turns else ""
     return f"{match.budget}{side}: linear GPU {match.linear.index}, tree GPU {match.tree.index}"
 
 

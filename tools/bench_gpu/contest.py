@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
@@ -14,6 +14,7 @@ from ddtree_ops_cli.bench.measurement import Round
 from ddtree_ops_cli.bench.prompts import Prompt
 from ddtree_ops_cli.bench.run import Run, Settings, measure
 from ddtree_ops_cli.bench.stats import CONFIDENCE, Ratio, paired_ratio
+from ddtree_ops_cli.bench.turns import Seat, measure_in_turns
 from ddtree_ops_cli.bench.verdict import cautions, verdict
 from ddtree_ops_cli.errors import DdtreeError
 
@@ -49,6 +50,13 @@ def contest(linear: Running, tree: Running, load: Load) -> Run:
     return run
 
 
+def contest_in_turns(seat: Seat, load: Load, on_change: Callable[[Run], None]) -> Run:
+    """The same of two arms that are never there at once; each block is a start of its own."""
+    run = Run(load.prompts, load.settings, ARMS, in_turns=True)
+    measure_in_turns(run, seat, on_change=lambda: on_change(run))
+    return run
+
+
 def joined(first: Run, second: Run) -> Run:
     """Two halves with the same prompts and settings, as one run; the first half's twins."""
     rounds = [
@@ -63,7 +71,7 @@ def joined(first: Run, second: Run) -> Run:
         first.settings,
         first.arms,
         twins=first.twins,
-        warm_up=first.warm_up,
+        warm_ups=[*first.warm_ups, *second.warm_ups],
         rounds=rounds,
         status="complete",
     )
@@ -113,7 +121,8 @@ def document(run: Run) -> dict[str, Any]:
         "max_tokens": run.settings.shape.max_tokens,
         "rounds": len(run.rounds),
         "counted": len(run.counted),
-        "warm_up_tok_s": run.warm_up,
+        "in_turns": run.in_turns,
+        "warm_ups": [asdict(warm) for warm in run.warm_ups],
         "steady": {arm: run.steady(arm) for arm in run.arms},
         "disturbed": [done.disturbed[0] for done in run.rounds if done.disturbed],
         "method": "paired by round, log ratios adjusted for the order in the pair, "

@@ -27,6 +27,8 @@ class Placement:
     """One lane a GPU: its matches run one after the other, beside those of the other lanes."""
     across: tuple[Match, ...]
     """On the first two GPUs, after all lanes: a GPU that carries two measurements shows neither."""
+    turns: tuple[Match, ...]
+    """On the only GPU, which holds one server at a time: its arms take turns."""
 
 
 def place(
@@ -37,11 +39,12 @@ def place(
 ) -> Placement:
     """Where each of `wanted` (a budget, and whether off the spine) is measured.
 
-    Both servers of a match on one GPU where its memory allows that, in turn over the GPUs.
-    DdtreeError where a server fits on no GPU, or two only on GPUs that the host does not have.
+    Both servers of a match on one GPU where its memory allows that, the matches spread over the
+    GPUs; else on two GPUs; else in turns. DdtreeError where a server alone does not fit.
     """
     lanes: list[list[Match]] = [[] for _ in devices]
     across: list[Match] = []
+    turns: list[Match] = []
     turn = 0
     for budget, off_spine in sorted(wanted):
         roomy = [
@@ -54,25 +57,18 @@ def place(
             turn += 1
             lanes[number].append(Match(budget, devices[number], devices[number], off_spine))
             continue
-        _refuse(devices, budget, linear_gib, tree_gib[budget])
-        across.append(Match(budget, devices[0], devices[1], off_spine))
-    return Placement(tuple(tuple(lane) for lane in lanes if lane), tuple(across))
+        _refuse_too_large(devices[:2], budget, max(linear_gib, tree_gib[budget]))
+        apart = across if len(devices) > 1 else turns
+        apart.append(Match(budget, devices[0], devices[:2][-1], off_spine))
+    return Placement(tuple(tuple(lane) for lane in lanes if lane), tuple(across), tuple(turns))
 
 
-def _refuse(devices: Sequence[Device], budget: int, linear_gib: float, tree_gib: float) -> None:
-    largest = max(linear_gib, tree_gib)
-    for device in devices[:2]:
-        if largest > device.memory_mib / 1024:
+def _refuse_too_large(devices: Sequence[Device], budget: int, gib: float) -> None:
+    for device in devices:
+        if gib > device.memory_mib / 1024:
             raise DdtreeError(
-                f"a server with budget {budget} needs {largest:.0f} GiB, more than the "
+                f"a server with budget {budget} needs {gib:.0f} GiB, more than the "
                 f"{device.memory_mib / 1024:.0f} GiB of one GPU",
                 where=f"GPU {device.index}, {device.name}",
                 mend="leave this budget out (--budgets), or take a larger GPU",
             )
-    if len(devices) < 2:
-        raise DdtreeError(
-            f"linear and a tree of budget {budget} need {linear_gib + tree_gib:.0f} GiB together, "
-            f"more than the {devices[0].memory_mib / 1024:.0f} GiB of the only GPU",
-            where=f"GPU {devices[0].index}, {devices[0].name}",
-            mend="leave this budget out (--budgets), or take a host with two GPUs",
-        )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from ddtree_ops_cli.bench.answer import Arm
 from ddtree_ops_cli.bench.run import Run
 from ddtree_ops_cli.services.shapes import Pair
 
 from . import devices, pinned
-from .contest import Load, contest, document, joined, verify_off_spine
+from .contest import Load, contest, contest_in_turns, document, joined, verify_off_spine
 from .memory import held, printed
 from .placement import Match, Placement
 from .profile import profile_server
@@ -103,6 +104,8 @@ def measure_shapes(
             raise
     if placement.across:
         shapes_lane(bench, model, pair, placement.across, load)
+    for match in placement.turns:
+        _shapes_turns(bench, model, pair, match, load)
 
 
 def shapes_lane(bench: Bench, model: Model, pair: Pair, lane: Sequence[Match], load: Load) -> None:
@@ -128,12 +131,38 @@ def _shapes_match(
     if not bench.ready(tree):
         return
     title = tree.service.title
-    bench.results.attempt(
-        f"memory {title}", lambda: _note_memory(bench, linear, tree, pair, alone=alone)
-    )
+    for running, undisturbed in ((linear, not bench.together), (tree, alone)):
+        _note_memory(bench, running, pair, alone=undisturbed)
     _note_contest(bench, linear, tree, load, title)
     for running in (linear, tree):
         _note_profile(bench, running)
+
+
+def _shapes_turns(bench: Bench, model: Model, pair: Pair, match: Match, load: Load) -> None:
+    """A match on a GPU that holds one server at a time."""
+    services = {
+        "linear": bench.service(model, None, match.linear),
+        "tree": bench.service(model, match.budget, match.tree, off_spine=match.off_spine),
+    }
+    title = services["tree"].title
+
+    @contextmanager
+    def seat(arm: str) -> Iterator[Arm]:
+        with ExitStack() as stack:
+            running = bench.launch(stack, services[arm])
+            running.wait_ready(min(READY_S, bench.results.left_s()))
+            _note_memory(bench, running, pair, alone=True)
+            _note_profile(bench, running)
+            yield running.arm
+
+    def note(run: Run) -> None:
+        bench.results.put("contests", title, document(run))
+
+    bench.results.attempt(
+        f"contest {title}, in turns",
+        lambda: contest_in_turns(seat, load, note),
+        needs_s=CONTEST_S,
+    )
 
 
 def _note_profile(bench: Bench, running: Running) -> None:
@@ -155,25 +184,30 @@ def _note_profile(bench: Bench, running: Running) -> None:
         bench.results.put("profiles", title, {**asdict(found), "idle_ms": found.idle_ms})
 
 
-def _note_memory(bench: Bench, linear: Running, tree: Running, pair: Pair, *, alone: bool) -> None:
-    holders, used = devices.holders(), devices.used_gib()
-    for running, undisturbed in ((linear, not bench.together), (tree, alone)):
-        service = running.service
-        if service.title in bench.results.document.get("memory", {}):
-            continue
-        found = printed(running.log_text())
-        bench.results.put(
-            "memory",
-            service.title,
-            {
-                "needs_gib": asdict(need(service, pair)) | {"total": need(service, pair).total},
-                "printed_gib": asdict(found) | {"total": found.total},
-                "printed_alone": undisturbed,
-                "held_gib": held(holders, running.pids()),
-                "ready_after_s": running.ready_after_s,
-            },
-        )
-    bench.results.put("memory_used_gib", tree.service.title, used)
+def _note_memory(bench: Bench, running: Running, pair: Pair, *, alone: bool) -> None:
+    """Of a server that has just become ready: later it may hold more."""
+    title = running.service.title
+    if title in bench.results.document.get("memory", {}):
+        return
+    found = bench.results.attempt(
+        f"memory {title}", lambda: (devices.holders(), devices.used_gib())
+    )
+    if found is None:
+        return
+    holders, used = found
+    needs, says = need(running.service, pair), printed(running.log_text())
+    bench.results.put(
+        "memory",
+        title,
+        {
+            "needs_gib": asdict(needs) | {"total": needs.total},
+            "printed_gib": asdict(says) | {"total": says.total},
+            "printed_alone": alone,
+            "held_gib": held(holders, running.pids()),
+            "ready_after_s": running.ready_after_s,
+        },
+    )
+    bench.results.put("memory_used_gib", title, used)
 
 
 def measure_lab(
