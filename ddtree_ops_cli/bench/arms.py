@@ -52,11 +52,11 @@ def choose(
 def no_companion(
     host: Loaded[HostProfile], beside: Instance, against: str, *, free: bool
 ) -> UsageError:
-    """Why there is no second service, and what the operator can do; `free`: a GPU is."""
+    """Why there is no second service, and what the operator can do; `free`: a like GPU is."""
     service, model = SERVICES[against], beside.labels.model
     allowed = host.value.temporary_services
     why = [] if allowed else ["its profile has temporary_services: false"]
-    why += [] if free else ["no GPU is free"]
+    why += [] if free else ["no GPU of its kind is free"]
     deploy = f"`ddtree deploy {host.name} --service {service} --model {model}` starts one"
     turns = (
         f"--alternate lets the two take turns on GPU {beside.labels.gpu}, and takes "

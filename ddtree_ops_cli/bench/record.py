@@ -38,6 +38,7 @@ class Side:
     name: str
     instance: Instance
     info: ServerInfo
+    gpu_kind: str
     temporary: bool
     """Started for this run, and stopped after it."""
 
@@ -166,6 +167,7 @@ def _side(side: Side) -> dict[str, Any]:
         "labels": asdict(instance.labels),
         "url": instance.url,
         "identity": instance.identity,
+        "gpu_kind": side.gpu_kind,
         "argv": list(instance.argv),
         "temporary": side.temporary,
         "version": side.info.version,

@@ -85,7 +85,9 @@ class Bench:
             may_take_turns=wanted.alternate,
         )
         if companion is None:
-            raise no_companion(host, chosen, wanted.against, free=bool(free_gpus(runtime)))
+            raise no_companion(
+                host, chosen, wanted.against, free=bool(free_gpus(runtime, like=chosen.labels.gpu))
+            )
         arms = (arm_name(chosen), wanted.against)
         run = Run(suite.prompts, wanted.settings, arms, companion.in_turns)
         return cls(library, wanted, suite, host, runtime, chosen, companion, run)
@@ -187,7 +189,10 @@ class _Known:
             if all(side.name != name for side in self._record.sides):
                 for doubt in doubts(instance, info):
                     warn(doubt)
-                self._record.sides.append(Side(name, instance, info, temporary))
+                kind = self._runtime.kinds().get(instance.labels.gpu, "unknown")
+                if any(side.gpu_kind != kind for side in self._record.sides):
+                    warn(f"{instance.title} is on another kind of GPU: {kind}")
+                self._record.sides.append(Side(name, instance, info, kind, temporary))
             yield arm
 
 

@@ -30,7 +30,7 @@ class Companion:
     running: Instance | None = None
     start: Plan | None = None
     in_turns: bool = False
-    """`start` replaces the service that it is compared with, because no GPU is free."""
+    """`start` replaces the service that it is compared with, because no like GPU is free."""
 
     @property
     def gpu(self) -> int:
@@ -59,15 +59,15 @@ def find_companion(
 ) -> Companion | None:
     """A service of the profile `service` that serves the model of `beside`.
 
-    One that runs is taken as it is. Otherwise, if `may_start`, one on a free GPU; and without a
-    free GPU, if `may_take_turns`, one in the place of `beside`. None if it is none of these.
+    One that runs is taken as it is. Otherwise, if `may_start`, one on a free like GPU; without
+    one, if `may_take_turns`, one in the place of `beside`. None if it is none of these.
     """
     model = beside.labels.model
     algorithm = library.service(service).value.algorithm
     running = _running(runtime.instances(), beside, algorithm=algorithm)
     if running is not None:
         return Companion(service, running=running)
-    free = free_gpus(runtime)
+    free = free_gpus(runtime, like=beside.labels.gpu)
     if not may_start or not (free or may_take_turns):
         return None
     gpu = free[0] if free else beside.labels.gpu
@@ -75,10 +75,12 @@ def find_companion(
     return Companion(service, start=start, in_turns=not free)
 
 
-def free_gpus(runtime: Runtime) -> list[int]:
-    """Those that have no service, not even a dead one, and on which nobody else computes."""
+def free_gpus(runtime: Runtime, *, like: int) -> list[int]:
+    """Those of the same kind without a service, dead ones included, where nobody computes."""
     occupied = {instance.labels.gpu for instance in runtime.instances()} | set(runtime.held())
-    return [gpu for gpu in range(runtime.gpus) if gpu not in occupied]
+    kinds = runtime.kinds()
+    same = [gpu for gpu, kind in sorted(kinds.items()) if kind == kinds.get(like)]
+    return [gpu for gpu in same if gpu not in occupied]
 
 
 @contextmanager

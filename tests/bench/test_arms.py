@@ -71,13 +71,13 @@ SHUT = dataclasses.replace(HOST, value=HOST.value.model_copy(update={"temporary_
         (
             HOST,
             False,
-            "no GPU is free; --alternate lets the two take turns on GPU 0, and takes ddtree away "
-            "while it is not its turn",
+            "no GPU of its kind is free; --alternate lets the two take turns on GPU 0, and takes "
+            "ddtree away while it is not its turn",
         ),
         (
             SHUT,
             False,
-            "its profile has temporary_services: false and no GPU is free; with "
+            "its profile has temporary_services: false and no GPU of its kind is free; with "
             "temporary_services: true, --alternate lets the two take turns on GPU 0, and takes "
             "ddtree away while it is not its turn",
         ),

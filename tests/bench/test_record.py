@@ -29,6 +29,7 @@ def record(file: Path, **arguments: object) -> Record:
                 dataclasses.replace(LABELS, gpu=gpu), "running", "pid 1", "http://x", 0.0, (), {}
             ),
             info,
+            "this machine",
             temporary=False,
         )
         for gpu, name in enumerate(("tree", "linear"))

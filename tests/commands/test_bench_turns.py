@@ -115,7 +115,10 @@ def test_without_the_word_it_refuses_and_names_it(lone: Ddtree) -> None:
     for words in (["-n"], []):
         done = lone("bench", "tiny", *words)
         assert done.returncode == 2
-        assert "no GPU is free; --alternate lets the two take turns on GPU 0" in done.stderr
+        assert (
+            "no GPU of its kind is free; --alternate lets the two take turns on GPU 0"
+            in done.stderr
+        )
     assert on_gpu(lone) == [before]
 
 
@@ -127,7 +130,7 @@ def test_the_word_alone_is_not_enough_where_the_host_allows_no_temporary_service
     [before] = on_gpu(lone)
     done = lone("bench", "tiny", "--alternate")
     assert done.returncode == 2
-    assert "temporary_services: false and no GPU is free" in done.stderr
+    assert "temporary_services: false and no GPU of its kind is free" in done.stderr
     assert on_gpu(lone) == [before]
 
 

@@ -67,6 +67,10 @@ class Runtime(Protocol):
         """How many GPUs, or places numbered like them, the host has."""
         ...
 
+    def kinds(self) -> Mapping[int, str]:
+        """What each GPU is, in words that are equal for equal ones."""
+        ...
+
     state: HostState
     """Where the host keeps its locks and its audit log."""
 

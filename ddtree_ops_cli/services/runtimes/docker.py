@@ -62,6 +62,9 @@ class DockerRuntime:
     def gpus(self) -> int:
         return max((gpu.index for gpu in self._gpus()), default=-1) + 1
 
+    def kinds(self) -> Mapping[int, str]:
+        return {gpu.index: f"{gpu.name}, {gpu.memory_total_mib} MiB" for gpu in self._gpus()}
+
     def held(self) -> Mapping[int, str]:
         own, neighbours = self._containers()
         holders = {}

@@ -45,6 +45,9 @@ class ProcessRuntime:
         self._root = user_state_path("ddtree") / "hosts" / host
         self.state = HostState(ThisMachine(host), str(self._root))
 
+    def kinds(self) -> Mapping[int, str]:
+        return dict.fromkeys(range(self.gpus), "this machine")
+
     def held(self) -> Mapping[int, str]:
         return {}
 
