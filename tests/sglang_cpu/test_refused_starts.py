@@ -1,11 +1,14 @@
-"""Starts that only the loaded models or the machine's memory can refuse."""
+"""Starts that only a whole start refuses: SGLang itself, the loaded models, the memory."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
+from ddtree_ops_cli.patchset.apply import revert
+from ddtree_ops_cli.patchset.verify import survey
 from tests.sglang_cpu.server import refused
 from tests.sglang_cpu.test_server import NO_RADIX, tree
 
@@ -35,3 +38,16 @@ def test_a_drafter_whose_weights_read_other_layers_is_refused(
     (other / "config.json").write_text(json.dumps(config))
     said = last_error(refused(engine, target, other, *tree(8), NO_RADIX))
     assert "DFLASH fc.weight shape mismatch" in said
+
+
+def test_an_sglang_without_the_patches_does_not_know_ddtree(
+    engine: Path, hybrid: tuple[Path, Path], tmp_path: Path
+) -> None:
+    bare = shutil.copytree(engine, tmp_path / "engine", copy_function=os.link)
+    revert(bare)
+    assert survey(bare).state == "unpatched"
+    assert "DDTREE" in last_error(refused(bare, *hybrid, "--speculative-algorithm", "DDTREE"))
+    assert "unrecognized arguments: --speculative-ddtree-budget 8" in refused(
+        bare, *hybrid, *tree(8)
+    )
+    assert survey(engine).state == "applied"
