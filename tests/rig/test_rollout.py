@@ -12,25 +12,19 @@ from tests.rig import images
 from tests.rig.conftest import Box, Operator
 from tests.rig.rig import Rig
 from tests.rollout.broken_off import (
-    ALL,
     BEFORE,
     COMMAND,
+    cells,
     ended,
     held,
     mended,
     on,
-    playbooks,
     services,
-    steps,
     tell,
 )
 
 GPU = 1
 FOREIGN = "somebodys-job"
-CELLS = [(playbook, step) for playbook in playbooks() for step in steps(playbook)]
-SAMPLE = [
-    cell for cell in CELLS if ALL or cell[1] in ("stop-previous", "start-service", "wait-ready")
-]
 
 
 @pytest.fixture
@@ -83,7 +77,7 @@ def test_another_budget_a_failure_a_rollback_a_prune_and_the_history_of_it_all(
     ]
 
 
-@pytest.mark.parametrize(("playbook", "step"), SAMPLE)
+@pytest.mark.parametrize(("playbook", "step"), cells("start-service"))
 def test_a_killed_command_frees_its_lock_and_the_next_one_mends_it(
     ct: Operator, playbook: str, step: str
 ) -> None:
@@ -96,7 +90,7 @@ def test_a_killed_command_frees_its_lock_and_the_next_one_mends_it(
     mended(ct.ddtree, "ct", GPU)
 
 
-@pytest.mark.parametrize(("playbook", "step"), SAMPLE)
+@pytest.mark.parametrize(("playbook", "step"), cells("wait-ready"))
 def test_ctrl_c_brings_back_what_was_there(ct: Operator, playbook: str, step: str) -> None:
     before = begin(ct, playbook)
     with held(ct.ddtree, step, "after", on("ct", COMMAND[playbook], GPU)) as process:
@@ -107,7 +101,7 @@ def test_ctrl_c_brings_back_what_was_there(ct: Operator, playbook: str, step: st
     mended(ct.ddtree, "ct", GPU)
 
 
-@pytest.mark.parametrize(("playbook", "step"), SAMPLE)
+@pytest.mark.parametrize(("playbook", "step"), cells("start-service"))
 def test_a_link_that_comes_back_lets_the_command_undo_what_it_did(
     ct: Operator, gpu_host: Box, rig: Rig, playbook: str, step: str
 ) -> None:
@@ -125,7 +119,7 @@ def test_a_link_that_comes_back_lets_the_command_undo_what_it_did(
     mended(ct.ddtree, "ct", GPU)
 
 
-@pytest.mark.parametrize(("playbook", "step"), SAMPLE)
+@pytest.mark.parametrize(("playbook", "step"), cells("stop-previous"))
 def test_a_link_that_stays_cut_leaves_what_the_next_command_mends(
     ct: Operator, gpu_host: Box, rig: Rig, playbook: str, step: str
 ) -> None:
@@ -140,7 +134,7 @@ def test_a_link_that_stays_cut_leaves_what_the_next_command_mends(
     mended(ct.ddtree, "ct", GPU)
 
 
-@pytest.mark.parametrize(("playbook", "step"), SAMPLE)
+@pytest.mark.parametrize(("playbook", "step"), cells("wait-ready"))
 def test_a_docker_that_dies_in_the_middle_leaves_what_the_next_command_mends(
     ct: Operator, gpu_host: Box, playbook: str, step: str
 ) -> None:
@@ -155,7 +149,7 @@ def test_a_docker_that_dies_in_the_middle_leaves_what_the_next_command_mends(
     mended(ct.ddtree, "ct", GPU)
 
 
-@pytest.mark.parametrize(("playbook", "step"), SAMPLE)
+@pytest.mark.parametrize(("playbook", "step"), cells("stop-previous"))
 def test_a_second_operator_is_refused_with_the_firsts_name_and_the_first_goes_on(
     ct: Operator, playbook: str, step: str
 ) -> None:

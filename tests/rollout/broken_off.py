@@ -36,8 +36,11 @@ def steps(playbook: str, *, without: frozenset[str] = frozenset()) -> list[str]:
     return [s.operation for s in load(playbook).steps if s.operation not in without]
 
 
-def playbooks() -> list[str]:
-    return names() if ALL else ["replace"]
+def cells(*sample: str, without: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+    """Every step of every playbook; or, unless all are wanted, these of a replacement."""
+    if not ALL:
+        return [("replace", step) for step in sample]
+    return [(playbook, step) for playbook in names() for step in steps(playbook, without=without)]
 
 
 def tell(ddtree: Ddtree, *words: str) -> Any:
