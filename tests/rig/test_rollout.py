@@ -149,6 +149,47 @@ def test_a_docker_that_dies_in_the_middle_leaves_what_the_next_command_mends(
     mended(ct.ddtree, "ct", GPU)
 
 
+@pytest.mark.parametrize(("playbook", "step"), cells("start-service"))
+def test_a_host_that_loses_its_power_comes_back_with_what_one_command_mends(
+    ct: Operator, gpu_host: Box, rig: Rig, playbook: str, step: str
+) -> None:
+    begin(ct, playbook)
+    with held(ct.ddtree, step, "after", on("ct", COMMAND[playbook], GPU)) as process:
+        gpu_host.host.off()
+    code, err = ended(process)
+    gpu_host.cable = rig.boot_again(gpu_host.host, None, gpu_host.address.rsplit(".", 1)[0])
+    gpu_host.host.await_docker()
+    gpu_host.host.run("docker", "start", FOREIGN)
+    assert code == 4, err
+    [run] = tell(ct.ddtree, "status", "ct")["ct"]["unfinished"]
+    assert run["last"] == f"{step} begin"
+    mended(ct.ddtree, "ct", GPU)
+
+
+@pytest.mark.parametrize(("playbook", "step"), cells("start-service"))
+def test_a_disk_that_fills_up_in_the_middle_ends_the_run_and_refuses_the_next(
+    ct: Operator, gpu_host: Box, playbook: str, step: str
+) -> None:
+    before = begin(ct, playbook)
+    host, disk = gpu_host.host, "/home/ops/.local/state"
+    # The state directory becomes a small disk of its own, with what was in it.
+    host.run("sh", "-c", f"cp -a {disk}/ddtree /run/saved; mount -t tmpfs -o size=64k full {disk}"
+             f"; cp -a /run/saved {disk}/ddtree; rm -r /run/saved")  # fmt: skip
+    try:
+        with held(ct.ddtree, step, "before", on("ct", COMMAND[playbook], GPU)) as process:
+            host.run("sh", "-c", f"cat /dev/zero >{disk}/ddtree/filler", check=False)
+        code, err = ended(process)
+        assert code == 0, err
+        assert "not in the audit log" in err
+        refused = ct.ddtree(*on("ct", ("deploy", "--budget", "16"), GPU))
+        assert refused.returncode == 1, refused.stderr
+        assert "the audit log cannot be written" in refused.stderr
+        assert services(ct.ddtree, "ct") != before or playbook == "rollback"
+    finally:
+        host.run("umount", "-l", disk)
+    mended(ct.ddtree, "ct", GPU)
+
+
 @pytest.mark.parametrize(("playbook", "step"), cells("stop-previous"))
 def test_a_second_operator_is_refused_with_the_firsts_name_and_the_first_goes_on(
     ct: Operator, playbook: str, step: str
