@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-sglang test-rig faults-rollout lint format bench bench-gpu clean
+.PHONY: demo test test-sglang test-gpu test-rig lint format bench bench-gpu clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
 	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
@@ -29,11 +29,6 @@ RIG ?= /var/tmp/ddtree-rig
 test-rig: $(VENV)/.installed-dev  ## real hosts with sshd, Docker and pinned GPUs, as root
 	DDTREE_RIG=$(RIG) $(BIN)/pytest tests/rig $(ARGS)
 
-# Every step of every playbook with every fault: an hour and more.
-faults-rollout: $(VENV)/.installed-dev ## the whole matrix that docs/rollout-faults.md tells
-	DDTREE_ALL_FAULTS=1 DDTREE_RIG=$(RIG) $(BIN)/pytest tests/commands/test_rollout_faults.py \
-	  tests/rig/test_rollout.py $(ARGS)
-
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,6 +42,14 @@ bench: $(VENV)/.installed-dev     ## measures; asserts nothing
 	$(BIN)/python tools/bench_toolkit.py
 
 # No environment of its own: a GPU host without a network has PyTorch in the Python that it has.
+# SITE is the folder with the patched SGLang and what it imports.
+ON_GPU = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest -o filterwarnings=default
+KERNELS := $(addprefix tests/sglang_cpu/test_,$(addsuffix .py,tree candidates accept simulation recurrence))
+test-gpu:                         ## real patched SGLang on this machine's GPUs; docs/test-gpu.md
+	@test -d "$(SITE)/sglang" || { echo "say where SGLang is: make test-gpu SITE=DIR"; exit 2; }
+	DDTREE_DEVICE=cuda DDTREE_SGLANG=$(SITE) PYTHONPATH=$(SITE) $(ON_GPU) $(KERNELS)
+	DDTREE_SGLANG_GPU=$(SITE) $(ON_GPU) tests/sglang_gpu $(ARGS)
+
 OUT ?= bench-gpu-results
 bench-gpu:                        ## linear against trees on this machine's GPUs; docs/bench-gpu.md
 	$(PYTHON) -m tools.bench_gpu --out $(OUT) $(ARGS)

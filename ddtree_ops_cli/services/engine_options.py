@@ -16,7 +16,8 @@ _CONTEXT_LENGTH = 2048
 _SPECULATIVE_REQUESTS = 48
 """arg_groups/speculative_hook.py, where --max-running-requests is not given."""
 # arg_groups/overrides.py of 0.5.17: _MAMBA_RADIX_CACHE_ARCHS with _MAMBA_EXTRA_BUFFER_ARCHS, those
-# of gated DeltaNet. The text-only class is in neither.
+# of gated DeltaNet. The text-only class is in neither, so DDTREE adds its target by itself
+# (patches/ddtree/arguments.py).
 _EXTRA_BUFFER = frozenset(
     {
         "Qwen3_5ForConditionalGeneration",
@@ -136,7 +137,8 @@ class EngineOptions:
         if self.disable_radix_cache:
             return 1
         strategy, overlap = self.mamba_radix_cache_strategy, not self.disable_overlap_schedule
-        if strategy == "auto" and overlap and target.architecture in _EXTRA_BUFFER:
+        listed = target.architecture in _EXTRA_BUFFER or self.algorithm == "DDTREE"
+        if strategy == "auto" and overlap and listed:
             strategy = "extra_buffer"
         if strategy == "extra_buffer":
             return 5 if overlap else 4

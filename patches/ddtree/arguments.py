@@ -98,6 +98,7 @@ def handle_ddtree(server_args: ServerArgs) -> None:
     server_args.speculative_ddtree_chain_seed = min(seed, block_size - 1, budget)
     _refuse_impossible_shape(tree_shape(server_args))
     _refuse_unsupported_settings(server_args)
+    _save_states_aside(server_args)
     server_args.speculative_ddtree_state = "exact"
     if verifies_tree(server_args):
         _refuse_unsupported_backend(server_args)
@@ -239,6 +240,32 @@ def _refuse_unsupported_backend(server_args: ServerArgs) -> None:
                 f"DDTREE has no tree mask for attention backend {backend}; "
                 "set --attention-backend triton"
             )
+
+
+def _save_states_aside(server_args: ServerArgs) -> None:
+    """What prefix reuse keeps of a recurrent target must not be a state that a step still writes.
+
+    Under overlap scheduling a finished request's own state is already a step ahead of its tokens,
+    so SGLang keeps saved states aside (extra_buffer). It does so for the architectures that it
+    lists, and the text-only Qwen3.5 classes are not among them.
+    """
+    from sglang.srt.arg_groups.overrides import resolved_view
+    from sglang.srt.configs.hybrid_arch import mambaish_config
+
+    view = resolved_view(server_args)
+    if (
+        view.disable_radix_cache
+        or view.disable_overlap_schedule
+        or mambaish_config(server_args.get_model_config()) is None
+        or view.mamba_radix_cache_strategy == "extra_buffer"
+    ):
+        return
+    if view.mamba_radix_cache_strategy != "auto":
+        raise ValueError(
+            f"--mamba-radix-cache-strategy {view.mamba_radix_cache_strategy} saves states that "
+            "overlap scheduling still writes to; leave it out, or add --disable-overlap-schedule"
+        )
+    server_args.mamba_radix_cache_strategy = "extra_buffer"
 
 
 def _refuse_short_track_interval(server_args: ServerArgs) -> None:

@@ -6,7 +6,6 @@ nodes in one target pass, walk, keep the accepted path. Nothing in it waits for 
 
 from __future__ import annotations
 
-import math
 from copy import deepcopy
 from typing import Any
 
@@ -19,8 +18,6 @@ from sglang.srt.server_args import ServerArgs
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 from sglang.srt.speculative.eagle_utils import eagle_sample
 from sglang.srt.speculative.spec_utils import (
-    SIMULATE_ACC_LEN,
-    SIMULATE_ACC_METHOD,
     GrammarTree,
     build_grammar_vocab_mask,
     commit_mamba_states_after_verify,
@@ -30,6 +27,7 @@ from sglang.srt.speculative.spec_utils import (
 from .accept import AcceptedPath, accepted_path
 from .arguments import tree_shape, verifies_tree
 from .sampler import CandidateSampler, vocabulary_shard
+from .simulation import Simulation
 from .steps_log import StepsLog, accepted_at_least
 from .tree import DraftTree, build_tree, fill_tree_mask
 from .verify_input import TreeVerifyInput
@@ -56,8 +54,7 @@ class DDTreeWorker(DFlashWorkerV2):
         self.speculative_num_draft_tokens = server_args.speculative_num_draft_tokens
         self._shape = tree_shape(server_args)
         self._verifies_tree = verifies_tree(server_args)
-        if self._verifies_tree:
-            _refuse_simulation_beyond(self._shape.seed)
+        self._simulation = Simulation.asked_for(self._shape) if self._verifies_tree else None
         target_model = target_worker.model_runner.model
         self._shard = vocabulary_shard(getattr(target_model, "lm_head", None), get_tp_group())
         self._candidates = self._candidate_sampler(max_batch=0)
@@ -166,6 +163,8 @@ class DDTreeWorker(DFlashWorkerV2):
         predict, accept_lens, accept_index = eagle_sample(
             verify_input, batch, logits_output, grammar_mask
         )
+        if self._simulation is not None:
+            accept_index = self._simulation.moved(accept_index, accept_lens)
         path = accepted_path(
             tree,
             self._shape,
@@ -223,13 +222,14 @@ class DDTreeWorker(DFlashWorkerV2):
 
     def _mask_buffer(self, batch_size: int, lens_sum: int | None) -> torch.Tensor:
         """The mask that CUDA graphs were captured with, or one for this eager step."""
-        captured = self.model_runner.attn_backend.verify_mask
-        if captured is not None and captured.fits(batch_size):
-            return captured.buffer
         if lens_sum is None:
             lens_sum = batch_size * self.model_runner.model_config.context_len
         nodes = self._shape.nodes
         cells = nodes * (lens_sum + batch_size * nodes)
+        captured = self.model_runner.attn_backend.verify_mask
+        if captured is not None and captured.fits(batch_size):
+            # Replay copies the mask that it is given onto itself: no more of it than is read.
+            return captured.buffer[:cells]
         return torch.empty((cells,), dtype=torch.uint8, device=self.device)
 
     def _feed_drafter(
@@ -254,18 +254,6 @@ class DDTreeWorker(DFlashWorkerV2):
     ) -> None:
         if self._log is not None:
             self._log.write(num_correct_drafts_per_req)
-
-
-def _refuse_simulation_beyond(seed: int) -> None:
-    """SGLang's simulated acceptance takes the first nodes for a path; here those are the seed."""
-    if SIMULATE_ACC_LEN <= 0:
-        return
-    if SIMULATE_ACC_METHOD != "match-expected" or math.ceil(SIMULATE_ACC_LEN) - 1 > seed:
-        raise ValueError(
-            f"SGLANG_SIMULATE_ACC_LEN={SIMULATE_ACC_LEN} reaches beyond the chain seed of {seed}; "
-            "raise --speculative-ddtree-chain-seed (and SGLANG_SIMULATE_ACC_METHOD must be "
-            "match-expected)"
-        )
 
 
 def _chain_args(server_args: ServerArgs) -> ServerArgs:

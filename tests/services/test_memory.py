@@ -217,7 +217,8 @@ def test_attention_alone_has_no_states_and_is_bound_by_its_keys(dense: Pair) -> 
 @pytest.mark.parametrize(
     ("options", "slots"),
     [
-        ({}, 3),
+        ({}, 5),
+        ({"disable_overlap_schedule": True}, 3),
         ({"disable_radix_cache": True}, 1),
         ({"mamba_radix_cache_strategy": "extra_buffer"}, 5),
         ({"mamba_radix_cache_strategy": "extra_buffer_lazy"}, 4),
@@ -227,8 +228,13 @@ def test_attention_alone_has_no_states_and_is_bound_by_its_keys(dense: Pair) -> 
 )
 def test_slots_that_a_request_takes(qwen: Pair, options: dict[str, Any], slots: int) -> None:
     assert ddtree(8, **options).slots_per_request(qwen.target) == slots
-    if not options:
-        assert ddtree(8).slots_per_request(released(qwen).target) == 5
+
+
+def test_only_the_tree_saves_states_of_the_text_class_aside(qwen: Pair) -> None:
+    linear = EngineOptions(algorithm="DFLASH")
+    assert linear.slots_per_request(qwen.target) == 3
+    assert linear.slots_per_request(released(qwen).target) == 5
+    assert ddtree(8).slots_per_request(released(qwen).target) == 5
 
 
 def test_weights_larger_than_the_gpu_are_refused(qwen: Pair) -> None:

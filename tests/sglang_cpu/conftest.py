@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.sglang_cpu.device import DEVICE
+
 ENGINE = os.environ.get("DDTREE_SGLANG")
 collect_ignore_glob = [] if ENGINE else ["test_*.py"]
+
+if DEVICE != "cpu":
+    import torch
+
+    torch.set_default_device(DEVICE)
 
 Tally = Callable[[str], None]
 

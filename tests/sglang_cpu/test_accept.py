@@ -15,6 +15,7 @@ from sglang.srt.speculative.ddtree.tree import DraftTree, TreeShape
 from sglang.srt.speculative.eagle_utils import verify_tree_greedy_triton
 
 from ddtree_ops_cli.lab.tree import walk
+from tests.sglang_cpu.device import DEVICE
 from tests.sglang_cpu.test_tree import PREFIXES, built, candidates, expected
 
 VOCABULARY = 320
@@ -32,7 +33,7 @@ def logits_that_follow(tree: DraftTree, shape: TreeShape, seed: int) -> torch.Te
             if children and random.random() < 0.67:
                 wanted = int(tree.tokens[request, random.choice(children)])
                 logits[request, node, wanted] = 10
-    return torch.from_numpy(logits)
+    return torch.from_numpy(logits).to(DEVICE)
 
 
 def walked(tree: DraftTree, shape: TreeShape, logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -77,7 +78,7 @@ def test_the_accepted_path_is_the_lab_engines(budget: int, seed: int) -> None:
     path = path_of(tree, shape, predict, lens, index)
     for request in range(BATCH):
         lab = expected(shape, log_probs, tokens, request)
-        nodes, bonus = walk(lab, logits[request].numpy(), lambda row: int(row.argmax()))
+        nodes, bonus = walk(lab, logits[request].cpu().numpy(), lambda row: int(row.argmax()))
         kept, prefix = len(nodes), int(PREFIXES[request])
         assert int(lens[request]) == kept
         emitted = [*lab.tokens[nodes[1:]].tolist(), bonus]

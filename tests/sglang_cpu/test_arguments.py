@@ -52,6 +52,32 @@ def test_the_tree_that_the_flags_describe(
     assert args.speculative_ddtree_state == "exact"
 
 
+@pytest.mark.parametrize(
+    ("flags", "strategy"),
+    [
+        ((), "extra_buffer"),
+        (("--speculative-ddtree-mode", "shadow-linear"), "extra_buffer"),
+        (("--mamba-radix-cache-strategy", "extra_buffer"), "extra_buffer"),
+        (("--disable-overlap-schedule",), "auto"),
+        (("--disable-radix-cache",), "auto"),
+    ],
+)
+def test_states_for_reuse_are_kept_aside_where_steps_overlap(
+    hybrid: Pair, flags: tuple[str, ...], strategy: str
+) -> None:
+    assert resolved(hybrid, *flags).mamba_radix_cache_strategy == strategy
+
+
+def test_states_that_a_step_still_writes_are_never_saved(hybrid: Pair, dense: Pair) -> None:
+    no_buffer = ("--mamba-radix-cache-strategy", "no_buffer")
+    with pytest.raises(ValueError, match="no_buffer saves states that overlap") as refusal:
+        resolved(hybrid, *no_buffer)
+    assert "\n" not in str(refusal.value)
+    alone = resolved(hybrid, *no_buffer, "--disable-overlap-schedule")
+    assert alone.mamba_radix_cache_strategy == "no_buffer"
+    assert resolved(dense).mamba_radix_cache_strategy == "auto"
+
+
 def test_shadow_mode_verifies_the_block_as_a_chain(hybrid: Pair) -> None:
     args = resolved(hybrid, "--speculative-ddtree-mode", "shadow-linear")
     assert args.speculative_num_draft_tokens == 16

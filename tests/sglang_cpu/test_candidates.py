@@ -16,6 +16,7 @@ from sglang.srt.speculative.ddtree.candidates import (
 from sglang.srt.speculative.ddtree.sampler import CandidateSampler, vocabulary_shard
 
 from ddtree_ops_cli.lab.tree import top_candidates
+from tests.sglang_cpu.device import DEVICE
 
 
 def drawn(rows: int, vocabulary: int, *, ties: bool = False, seed: int = 0) -> np.ndarray:
@@ -24,10 +25,10 @@ def drawn(rows: int, vocabulary: int, *, ties: bool = False, seed: int = 0) -> n
 
 
 def assert_ranked_like_the_lab(logits: np.ndarray, cap: int) -> None:
-    log_probs, tokens = rank_logits(torch.from_numpy(logits), cap)
+    log_probs, tokens = rank_logits(torch.from_numpy(logits).to(DEVICE), cap)
     expected = top_candidates(logits, cap)
-    np.testing.assert_array_equal(tokens.numpy(), expected.tokens)
-    np.testing.assert_allclose(log_probs.numpy(), expected.log_probs, atol=2e-5)
+    np.testing.assert_array_equal(tokens.cpu().numpy(), expected.tokens)
+    np.testing.assert_allclose(log_probs.cpu().numpy(), expected.log_probs, atol=2e-5)
 
 
 @pytest.mark.parametrize("cap", [1, 2, 8, 18])
@@ -50,11 +51,11 @@ def test_equal_logits_rank_by_token_id(vocabulary: int) -> None:
 
 
 def test_bf16_logits_rank_as_their_float32_values() -> None:
-    logits = torch.from_numpy(drawn(3, 500)).bfloat16()
+    logits = torch.from_numpy(drawn(3, 500)).to(DEVICE).bfloat16()
     log_probs, tokens = rank_logits(logits, 8)
-    expected = top_candidates(logits.float().numpy(), 8)
-    np.testing.assert_array_equal(tokens.numpy(), expected.tokens)
-    np.testing.assert_allclose(log_probs.numpy(), expected.log_probs, atol=2e-5)
+    expected = top_candidates(logits.float().cpu().numpy(), 8)
+    np.testing.assert_array_equal(tokens.cpu().numpy(), expected.tokens)
+    np.testing.assert_allclose(log_probs.cpu().numpy(), expected.log_probs, atol=2e-5)
 
 
 def test_impossible_tokens_never_become_a_bad_index() -> None:
@@ -69,7 +70,7 @@ def test_impossible_tokens_never_become_a_bad_index() -> None:
 
 
 def test_the_padding_of_the_head_is_left_out() -> None:
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator(DEVICE).manual_seed(1)
     weight = torch.randn((64, 16), generator=generator)
     hidden = torch.randn((5, 16), generator=generator)
     weight[50:] = 100 * hidden[0]
@@ -78,7 +79,7 @@ def test_the_padding_of_the_head_is_left_out() -> None:
 
 
 def test_the_tail_of_the_draft_graph_and_its_eager_twin_agree() -> None:
-    generator = torch.Generator().manual_seed(2)
+    generator = torch.Generator(DEVICE).manual_seed(2)
     head = SimpleNamespace(weight=torch.randn((320, 16), generator=generator))
     shard = vocabulary_shard(head, SimpleNamespace(world_size=1))
     sampler = CandidateSampler(shard, block_size=4, cap=8, max_batch=3)
@@ -104,30 +105,6 @@ def test_the_tail_of_the_draft_graph_and_its_eager_twin_agree() -> None:
 def test_a_head_that_cannot_rank_is_refused(head: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="lm_head"):
         vocabulary_shard(head, SimpleNamespace(world_size=1))
-
-
-def head_with(*, added: int = 0) -> SimpleNamespace:
-    """A head as SGLang splits it; a tied one is the embedding itself, and looks the same."""
-    indices = SimpleNamespace(
-        num_added_elements=added, num_org_elements=6, org_vocab_start_index=12
-    )
-    return SimpleNamespace(weight=torch.zeros((8, 4)), shard_indices=indices)
-
-
-def test_the_shard_of_a_split_head_leaves_its_padding_out() -> None:
-    group = SimpleNamespace(world_size=2)
-    shard = vocabulary_shard(head_with(), group)
-    assert (shard.size, shard.first_token, shard.group) == (6, 12, group)
-
-
-def test_a_head_that_cannot_be_split_is_refused_on_several_ranks() -> None:
-    with pytest.raises(ValueError, match="use --tp-size 1"):
-        vocabulary_shard(SimpleNamespace(weight=torch.zeros((8, 4))), SimpleNamespace(world_size=2))
-
-
-def test_a_vocabulary_with_added_tokens_is_refused() -> None:
-    with pytest.raises(ValueError, match="extended by added tokens"):
-        vocabulary_shard(head_with(added=2), SimpleNamespace(world_size=1))
 
 
 class Recorder:
@@ -156,7 +133,7 @@ class Recorder:
 @pytest.mark.parametrize("ties", [False, True])
 def test_two_ranks_find_what_one_finds_and_exchange_only_candidates(ties: bool) -> None:
     rows, cap, split = 4, 8, 170
-    logits = torch.from_numpy(drawn(rows, 320, ties=ties))
+    logits = torch.from_numpy(drawn(rows, 320, ties=ties)).to(DEVICE)
     shards = [(logits[:, :split], 0), (logits[:, split:], split)]
     group = Recorder()
     for rank, (shard, first) in enumerate(shards):

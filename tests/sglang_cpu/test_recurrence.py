@@ -16,6 +16,7 @@ from sglang.kernels.ops.attention.fla.fused_sigmoid_gating_recurrent import (
 from sglang.kernels.ops.mamba.causal_conv1d_triton import causal_conv1d_update
 from sglang.srt.speculative.ddtree.tree import DraftTree, TreeShape
 
+from tests.sglang_cpu.device import DEVICE
 from tests.sglang_cpu.test_tree import built, candidates
 
 BATCH, WIDTH = 2, 4
@@ -138,7 +139,7 @@ def verified(request: pytest.FixtureRequest) -> tuple[DraftTree, Layer, torch.Te
     """Two trees, a layer, and random inputs and gates of their nodes."""
     shape = TreeShape(request.param, depth=15, cap=4, seed=3)
     tree = built(shape, *candidates(shape, batch=BATCH, seed=2), batch=BATCH)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(DEVICE).manual_seed(0)
     layer = Layer.drawn(generator)
     rows = torch.randn((BATCH, shape.nodes, CHANNELS), generator=generator)
     gates = torch.randn((BATCH, shape.nodes, V_HEADS, 2), generator=generator)

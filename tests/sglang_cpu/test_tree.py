@@ -18,6 +18,7 @@ from sglang.srt.speculative.ddtree.tree import DraftTree, TreeShape, build_tree,
 from ddtree_ops_cli.lab import decode
 from ddtree_ops_cli.lab.tree import Candidates, best_first_tree
 from ddtree_ops_cli.lab.tree import DraftTree as LabTree
+from tests.sglang_cpu.device import DEVICE
 
 UNTOUCHED = 7
 PREFIXES = torch.tensor([5, 19, 2])
@@ -38,7 +39,9 @@ def candidates(
         # Quarters: sums are exact, so paths of one score are many.
         log_probs = np.round(2 * log_probs) / 4
     tokens = np.stack([random.permutation(256)[: shape.cap] for _ in range(rows)])
-    return torch.from_numpy(log_probs.astype(np.float32)), torch.from_numpy(tokens)
+    return torch.from_numpy(log_probs.astype(np.float32)).to(DEVICE), torch.from_numpy(tokens).to(
+        DEVICE
+    )
 
 
 def built(
@@ -61,7 +64,7 @@ def expected(
     rows = slice(request * shape.depth, (request + 1) * shape.depth)
     return best_first_tree(
         int(ROOTS[request]),
-        Candidates(tokens[rows].numpy(), log_probs[rows].numpy()),
+        Candidates(tokens[rows].cpu().numpy(), log_probs[rows].cpu().numpy()),
         shape.budget,
         shape.seed,
     )
