@@ -115,6 +115,24 @@ def test_a_folder_without_the_patch_set_is_refused(
     assert "ddtree patch apply" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--budgets", "16,x"), "not a whole number from 1: x"),
+        (("--rounds", "0"), "not a whole number from 1: 0"),
+        (("--accept-length", "17"), "at most 16"),
+        (("--parts", "shapes,all"), "no part all; there is shapes, lab, pinned"),
+        (("--lab-budgets", ""), "--lab-budgets names no budget"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--out", str(tmp_path), "--sglang", str(ENGINE), *words])
+    assert told in capsys.readouterr().err
+
+
 def test_a_dry_run_starts_nothing_and_shows_the_lanes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

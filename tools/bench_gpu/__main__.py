@@ -22,7 +22,7 @@ from . import devices
 from .contest import Load
 from .placement import Match, Placement, place
 from .results import Results
-from .services import Device, Model, Service, need
+from .services import BLOCK, Device, Model, Service, need
 from .shapes import pair, write_pair
 from .stages import Bench, measure_lab, measure_pinned, measure_shapes
 
@@ -32,8 +32,6 @@ WEIGHTS = Path(__file__).parents[2] / "ddtree_ops_cli" / "lab" / "weights"
 
 def main(words: Sequence[str] | None = None) -> int:
     asked = _arguments(words)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     try:
         return _run(asked)
     except DdtreeError as error:
@@ -65,9 +63,11 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--lab-budgets", type=_numbers, default=(16, 32, 64), metavar="N,N")
     parser.add_argument("--lab-suite", default="held-out", metavar="SUITE")
-    parser.add_argument("--rounds", type=int, default=12, help="of interleaved pairs, per contest")
-    parser.add_argument("--accept-length", type=int, default=6, help="forced at the 27B shapes")
-    parser.add_argument("--max-tokens", type=int, default=128, help="of an answer")
+    parser.add_argument(
+        "--rounds", type=_whole, default=12, help="of interleaved pairs, per contest"
+    )
+    parser.add_argument("--accept-length", type=_whole, default=6, help="forced at the 27B shapes")
+    parser.add_argument("--max-tokens", type=_whole, default=128, help="of an answer")
     parser.add_argument("--profile-steps", type=int, default=20, help="0: no profiles")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="start no part beyond this")
     parser.add_argument(
@@ -77,7 +77,12 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--base-port", type=int, default=31700)
     parser.add_argument("-n", "--dry-run", action="store_true", help="print what would run")
-    return parser.parse_args(words)
+    asked = parser.parse_args(words)
+    if asked.accept_length > BLOCK:
+        parser.error(f"--accept-length is at most {BLOCK}, the drafter's block")
+    if not asked.lab_budgets and {"lab", "pinned"} & set(asked.parts):
+        parser.error("--lab-budgets names no budget; leave out lab and pinned (--parts shapes)")
+    return asked
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -224,11 +229,14 @@ def _sglang(named: Path | None) -> Path:
     )
 
 
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"not a whole number from 1: {text}")
+    return int(text)
+
+
 def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(",") if word)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"not numbers with commas: {text}") from None
+    return tuple(_whole(word) for word in text.split(",") if word)
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -240,4 +248,6 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     sys.exit(main())

@@ -39,10 +39,12 @@ class Running:
 
     def pids(self) -> frozenset[int]:
         """Of the server and of every process that it was seen to start."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            head = psutil.Process(self.process.pid)
-            for one in (head, *head.children(recursive=True)):
-                self._family.setdefault(one.pid, one)
+        # Once it has been waited for, its number may be another's.
+        if self.process.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                head = psutil.Process(self.process.pid)
+                for one in (head, *head.children(recursive=True)):
+                    self._family.setdefault(one.pid, one)
         return frozenset(self._family)
 
     def log_text(self) -> str:
