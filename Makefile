@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-sglang test-gpu test-rig lint format bench bench-gpu clean
+.PHONY: demo test test-sglang test-gpu test-rig faults-rollout lint format bench bench-gpu clean
 
 demo: $(VENV)/.installed          ## deploy the lab, prove it, stop it
 	PATH="$(abspath $(BIN)):$$PATH" tools/demo.sh
@@ -28,6 +28,11 @@ test-sglang: $(SGLANG)/.assembled ## real SGLang with the patches, on the CPU, k
 RIG ?= /var/tmp/ddtree-rig
 test-rig: $(VENV)/.installed-dev  ## real hosts with sshd, Docker and pinned GPUs, as root
 	DDTREE_RIG=$(RIG) $(BIN)/pytest tests/rig $(ARGS)
+
+# Every step of every playbook with every fault: an hour and more.
+faults-rollout: $(VENV)/.installed-dev ## the whole matrix that docs/rollout-faults.md tells
+	DDTREE_ALL_FAULTS=1 DDTREE_RIG=$(RIG) $(BIN)/pytest tests/commands/test_rollout_faults.py \
+	  tests/rig/test_rollout.py $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

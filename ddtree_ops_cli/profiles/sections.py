@@ -156,6 +156,12 @@ class Container(Section):
         description="Size of /dev/shm, which the engine's processes talk through.",
         json_schema_extra=of_form(forms.SIZE_FORM),
     )
+    memory: str | None = Field(
+        None,
+        pattern=forms.SIZE,
+        description="The most of the host's memory that the container may take; absent, all of it.",
+        json_schema_extra=of_form(forms.SIZE_FORM),
+    )
     ulimits: dict[Literal["memlock", "nofile", "stack"], int] = Field(
         {"memlock": -1, "stack": 67108864},
         description="Limits of the container's processes; -1 is unlimited.",

@@ -53,8 +53,9 @@ def prune(
         mine = [i for i in chosen if i.labels.gpu == gpu]
         try:
             with at_work(runtime, gpu, purpose=purpose) as journal:
-                still = {(i.identity, i.stopped_at) for i in runtime.kept()}
-                ours = [i for i in mine if (i.identity, i.stopped_at) in still]
+                # A rollback may have been faster.
+                still = {i.identity for i in runtime.kept()}
+                ours = [i for i in mine if i.identity in still]
                 names = ", ".join(i.identity for i in ours)
                 journal.begin(command=purpose, playbook="prune", gpu=gpu, detail=names)
                 for instance in ours:

@@ -94,6 +94,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 def _container(container: Container) -> list[tuple[str, object]]:
     limits = [f"{name} {limit}" for name, limit in container.ulimits.items()]
+    if container.memory_bytes is not None:
+        limits.append(f"memory {container.memory_bytes} bytes")
     return [
         ("name", container.name),
         ("image", f"{container.image} ({container.image_digest})"),

@@ -77,6 +77,8 @@ class Container:
     port: int
     """The same on the host and inside."""
     shm_bytes: int
+    memory_bytes: int | None
+    """Of the host; None is no limit."""
     ulimits: Mapping[str, int]
     user: str | None
     restart: str
@@ -119,7 +121,8 @@ def define(
         gpu_device=device,
         bind=spec.bind,
         port=spec.port,
-        shm_bytes=int(declared.shm_size[:-1]) * _UNITS[declared.shm_size[-1]],
+        shm_bytes=_bytes(declared.shm_size),
+        memory_bytes=_bytes(declared.memory) if declared.memory else None,
         ulimits=dict(declared.ulimits),
         user=declared.user,
         restart=declared.restart,
@@ -164,6 +167,7 @@ def to_api(container: Container, labels: Mapping[str, str]) -> dict[str, Any]:
                 {"Name": name, "Soft": limit, "Hard": limit}
                 for name, limit in sorted(container.ulimits.items())
             ],
+            **({"Memory": container.memory_bytes} if container.memory_bytes else {}),
             "RestartPolicy": {"Name": "no"},
         },
     }
@@ -196,6 +200,10 @@ def _device(wanted: str, gpu: Gpu, engine: ContainerEngine, *, host: str) -> tup
         if not engine.gpu_access
         else f"set gpu_access in its profile to {engine.gpu_access[0]}",
     )
+
+
+def _bytes(size: str) -> int:
+    return int(size[:-1]) * _UNITS[size[-1]]
 
 
 def _device_request(container: Container) -> dict[str, Any]:

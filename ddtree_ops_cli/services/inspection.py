@@ -14,6 +14,18 @@ from .occupancy import Neighbour
 from .runtimes import Instance
 
 _KEPT = "-kept-"
+_MENDS = {
+    "rlimit": "this Docker may not raise that limit: lower container.ulimits of the service",
+    "could not select device driver": "restart Docker there: it looks for NVIDIA's runtime when "
+    "it starts",
+    "unresolvable CDI devices": "there: `sudo nvidia-ctk cdi generate "
+    "--output=/etc/cdi/nvidia.yaml`",
+    "unknown device": "the GPU is not there any more: see `ddtree hosts facts`",
+    "port is already allocated": "another container was faster: choose another with --port",
+    "bind source path does not exist": "correct container.mounts of the service",
+    "unable to find user": "correct container.user of the service",
+    "no space left on device": "make room on its disk: `docker system df` there",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,11 @@ def how_it_ended(found: Mapping[str, Any]) -> str | None:
     meaning = f", signal {code - 128}" if 128 < code < 160 else ""
     said = f": {state['Error']}" if state.get("Error") else ""
     return f"it ended with exit code {code}{meaning}{said}"
+
+
+def mend_of(refusal: str) -> str | None:
+    """What helps where Docker refuses to start a container, by its words."""
+    return next((mend for words, mend in _MENDS.items() if words in refusal), None)
 
 
 def host_address(bind: str) -> str:

@@ -39,6 +39,7 @@ class ContainerSpec:
     restart: str
     shm_size: str
     """Such as 16g."""
+    memory: str | None
     ulimits: tuple[tuple[str, int], ...]
     user: str | None
     env: tuple[tuple[str, str], ...]
@@ -154,6 +155,7 @@ def _container(host: HostProfile, service: ServiceProfile) -> ContainerSpec | No
         command=declared.command,
         restart=declared.restart,
         shm_size=declared.shm_size,
+        memory=declared.memory,
         ulimits=tuple(sorted(declared.ulimits.items())),
         user=declared.user,
         env=tuple(sorted(declared.env.items())),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.bench_gpu.trace import Gap, device_work, family, profile_steps
+from ddtree_ops_cli.errors import DdtreeError
+from tools.bench_gpu.trace import Gap, device_work, family, profile_file, profile_steps
 
 
 def event(name: str, ts: float, dur: float, cat: str = "kernel") -> dict[str, Any]:
@@ -94,8 +98,17 @@ def test_work_of_no_duration_hides_nothing() -> None:
 
 
 def test_an_empty_trace_is_no_profile() -> None:
-    with pytest.raises(ValueError, match="no device work"):
+    with pytest.raises(DdtreeError, match="no device work"):
         profile_steps(device_work([event("aten::mm", 0, 5, "cpu_op")]), asked=20)
+
+
+def test_a_trace_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    whole = gzip.compress(json.dumps({"traceEvents": trace(20)}).encode())
+    file = tmp_path / "steps.trace.json.gz"
+    file.write_bytes(whole[:-20])
+    assert profile_file(file, 20) is None
+    file.write_bytes(whole)
+    assert profile_file(file, 20) == profile_steps(device_work(trace(20)), 20)
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,20 @@ for variable in $(compgen -e); do
   case $variable in NAME | KEY | HIERARCHIES) ;; *) unset "$variable" ;; esac
 done
 export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
-rm -f /etc/ssh/ssh_host_*
-for type in ed25519 rsa; do ssh-keygen -q -t $type -N '' -f /etc/ssh/ssh_host_${type}_key; done
+# A second boot finds the keys and the users of the first.
+[ -e /etc/rig-booted ] || rm -f /etc/ssh/ssh_host_*
+for type in ed25519 rsa; do
+  [ -e /etc/rig-booted ] || ssh-keygen -q -t $type -N '' -f /etc/ssh/ssh_host_${type}_key
+done
 # ops may use Docker, guest may not.
 for user in ops guest; do
+  [ ! -e /etc/rig-booted ] || break
   useradd -m -s /bin/bash $user; usermod -p '*' $user
   install -d -m700 -o $user -g $user /home/$user/.ssh
   echo "$KEY" >/home/$user/.ssh/authorized_keys; chown $user:$user /home/$user/.ssh/authorized_keys
 done
 [ -z "$HIERARCHIES" ] || usermod -aG docker ops
+touch /etc/rig-booted
 mkdir -p /etc/ssh/sshd_config.d
 printf 'UsePAM no\nPasswordAuthentication no\nPerSourcePenalties no\n' >/etc/ssh/sshd_config.d/50-rig.conf
 /usr/sbin/sshd -E /var/log/sshd.log

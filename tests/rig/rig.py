@@ -35,14 +35,16 @@ Access = Literal["gpus", "cdi"]
 @dataclass
 class RigHost:
     name: str
-    pid: int
-    """Of its init, as this machine sees it."""
     home: Path
-    leader: subprocess.Popen[str]
+    settings: Mapping[str, str]
+    """What its boot.sh is told."""
     addresses: list[str] = field(default_factory=list)
     groups: list[Path] = field(default_factory=list)
     """Its control groups, one a hierarchy."""
     networks: int = 0
+    pid: int = field(init=False)
+    """Of its init, as this machine sees it."""
+    leader: subprocess.Popen[str] = field(init=False)
 
     def run(self, *argv: str, check: bool = True, stdin: str | IO[bytes] | None = "") -> str:
         """As root on the host, past its sshd."""
@@ -154,12 +156,6 @@ class Rig:
         home.mkdir()
         if prepare:
             prepare(home)
-        hierarchies = control_hierarchies() if docker else {}
-        groups = [_own_group(mount, f"{self.work.name}-{name}") for mount in hierarchies.values()]
-        apart = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
-        held = ["--fork", "--kill-child", "--propagation", "private"]
-        # The host ends with the process that made it, whatever ends that.
-        bound = ["setpriv", "--pdeathsig", "KILL", "unshare", *apart, *held]
         folders = {trees.PACKAGE / "lab/weights": "/srv/models/lab-pair", **(shared or {})}
         settings = {
             "BASE": self.base,
@@ -168,18 +164,37 @@ class Rig:
             "KEY": self.key.with_suffix(".pub").read_text().strip(),
             "PARTS": trees.HERE,
             "SHARED": "\n".join(f"{here}:{there}" for here, there in folders.items()),
-            "HIERARCHIES": " ".join(hierarchies),
+            "HIERARCHIES": " ".join(control_hierarchies()) if docker else "",
             "GPUS": gpus,
             "ACCESS": access or "none",
         }
         (home / "gpus.json").write_text(gpu_table.table(gpus))
         (home / "cdi.json").write_text(gpu_table.cdi(gpus))
+        host = RigHost(name, home, {key: str(value) for key, value in settings.items()})
+        self._switch_on(host)
+        self.hosts.append(host)
+        return host
+
+    def boot_again(self, host: RigHost, near: RigHost | None, network: str) -> str:
+        """After `off`: with the disk that it had, and one cable. Returns the near end."""
+        self._switch_on(host)
+        host.networks = 0
+        host.addresses.clear()
+        return self.connect(near, host, network)
+
+    def _switch_on(self, host: RigHost) -> None:
+        used = control_hierarchies() if host.settings["HIERARCHIES"] else {}
+        host.groups = [_own_group(at, f"{self.work.name}-{host.name}") for at in used.values()]
+        apart = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        held = ["--fork", "--kill-child", "--propagation", "private"]
+        # The host ends with the process that made it, whatever ends that.
+        bound = ["setpriv", "--pdeathsig", "KILL", "unshare", *apart, *held]
         join = 'for group in $GROUPS_JOINED; do echo $$ >$group/cgroup.procs; done; exec "$@"'
-        with (home / "boot.log").open("w") as log:
-            leader = subprocess.Popen(
+        with (host.home / "boot.log").open("w") as log:
+            host.leader = leader = subprocess.Popen(
                 ["sh", "-c", join, "join", *bound, "bash", str(trees.HERE / "boot.sh")],
-                env={**os.environ, **{key: str(value) for key, value in settings.items()},
-                     "GROUPS_JOINED": " ".join(str(group) for group in groups)},
+                env={**os.environ, **host.settings,
+                     "GROUPS_JOINED": " ".join(str(group) for group in host.groups)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -189,11 +204,9 @@ class Rig:
         assert leader.stdout is not None
         if leader.stdout.readline().strip() != "ready":
             leader.kill()
-            raise RuntimeError(f"{name} did not boot: {(home / 'boot.log').read_text()}")
+            raise RuntimeError(f"{host.name} did not boot: {(host.home / 'boot.log').read_text()}")
         children = Path(f"/proc/{leader.pid}/task/{leader.pid}/children").read_text()
-        host = RigHost(name, int(children.split()[0]), home, leader, groups=groups)
-        self.hosts.append(host)
-        return host
+        host.pid = int(children.split()[0])
 
     def connect(self, near: RigHost | None, far: RigHost, network: str) -> str:
         """A cable between two hosts, or from here; `network` is like 10.77.1. Returns the far end.

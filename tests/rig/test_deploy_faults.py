@@ -114,7 +114,7 @@ def test_a_link_cut_during_deploy_is_noticed_and_the_service_can_be_stopped_late
     deploy = operator.ddtree.start(*DEPLOY)
     try:
         for _ in range(300):
-            if "ddtree-gpu1" in containers(gpu1):
+            if gpu1.host.run("docker", "ps", "--quiet"):
                 break
             time.sleep(0.1)
         rig.plug(gpu1.cable, up=False)

@@ -107,6 +107,30 @@ def test_a_head_that_cannot_rank_is_refused(head: SimpleNamespace) -> None:
         vocabulary_shard(head, SimpleNamespace(world_size=1))
 
 
+def head_with(*, added: int = 0) -> SimpleNamespace:
+    """A head as SGLang splits it; a tied one is the embedding itself, and looks the same."""
+    indices = SimpleNamespace(
+        num_added_elements=added, num_org_elements=6, org_vocab_start_index=12
+    )
+    return SimpleNamespace(weight=torch.zeros((8, 4)), shard_indices=indices)
+
+
+def test_the_shard_of_a_split_head_leaves_its_padding_out() -> None:
+    group = SimpleNamespace(world_size=2)
+    shard = vocabulary_shard(head_with(), group)
+    assert (shard.size, shard.first_token, shard.group) == (6, 12, group)
+
+
+def test_a_head_that_cannot_be_split_is_refused_on_several_ranks() -> None:
+    with pytest.raises(ValueError, match="use --tp-size 1"):
+        vocabulary_shard(SimpleNamespace(weight=torch.zeros((8, 4))), SimpleNamespace(world_size=2))
+
+
+def test_a_vocabulary_with_added_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match="extended by added tokens"):
+        vocabulary_shard(head_with(added=2), SimpleNamespace(world_size=1))
+
+
 class Recorder:
     """Stands for the group: first it keeps what each rank gives, then it hands all of it out."""
 

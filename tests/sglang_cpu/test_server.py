@@ -7,12 +7,14 @@ questions.
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from ddtree_ops_cli.lab.decode import Engine, Speculation
 from tests.sglang_cpu.conftest import Tally
@@ -226,3 +228,19 @@ def test_a_tree_on_a_dense_target_with_overlap_and_prefix_reuse(
     assert counts["spec_num_off_spine_drafts"] > 0
     assert reused["meta_info"]["cached_tokens"] > 0
     assert reused["output_ids"] == greedy(on_dense.target, [longer], TOKENS)[0]
+
+
+def test_a_tied_head_drafts_and_verifies(
+    engine: Path, dense: tuple[Path, Path], log: Path, tmp_path: Path
+) -> None:
+    target, drafter = shutil.copytree(dense[0], tmp_path / "target"), dense[1]
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    weights = load_file(target / "model.safetensors")
+    del weights["lm_head.weight"]
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    prompts = dense_prompts()[:1]
+    with serving(engine, target, drafter, *tree(8), log=log) as server:
+        answer = server.generate(prompts[0], 6)
+    assert answer["output_ids"] == greedy(target, prompts, 6)[0]
+    assert answer["meta_info"]["spec_num_proposed_drafts"] > 0

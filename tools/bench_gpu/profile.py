@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import httpx
 from ddtree_ops_cli.bench.answer import Arm, Shape
 from ddtree_ops_cli.errors import DdtreeError
 
-from .trace import StepProfile, device_work, profile_steps
+from .trace import StepProfile, profile_file
 
 _FIRST_EVENTS = 3
 """Of a stream, before profiling begins: the prefill is no decode step."""
@@ -45,16 +45,13 @@ def profile_server(
             raise DdtreeError(
                 f"no trace of {steps} steps came within {limit_s:.0f} s{early}", where=arm.title
             )
-        events = _await(lambda: _read(file), deadline)
-        if events is None:
+        found = _await(lambda: _finished(file, steps), deadline)
+        if found is None:
             raise DdtreeError("the trace was not finished in time", where=arm.title)
         file.unlink()
     finally:
         load.join(max(deadline - time.monotonic(), 5))
-    try:
-        return profile_steps(device_work(events), steps)
-    except ValueError as error:
-        raise DdtreeError(str(error), where=arm.title) from error
+    return found
 
 
 def _stream(arm: Arm, tokens: int, begun: threading.Event, ended: threading.Event) -> None:
@@ -99,10 +96,11 @@ def _await(look: Callable[[], Found | None], deadline: float) -> Found | None:
     return None
 
 
-def _read(file: Path) -> list[dict[str, object]] | None:
-    """None while the server still writes it."""
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") as text:
-            return list(json.load(text)["traceEvents"])
-    except (EOFError, ValueError, OSError):
-        return None
+def _finished(file: Path, steps: int) -> StepProfile | None:
+    """None while the server still writes it. DdtreeError for a trace without device work.
+
+    In a process of its own: to read millions of events would hold up the streams that another
+    thread of this one is timing.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(profile_file, file, steps).result()

@@ -1,4 +1,4 @@
-"""What a PyTorch trace says about one decode step: busy time, kernels, idle gaps. Pure.
+"""What a PyTorch trace says about one decode step: busy time, kernels, idle gaps.
 
 The trace is Chrome's format as torch.profiler writes it: complete events with `cat`, `name`, `ts`
 and `dur` in microseconds. Only what ran on the device is read.
@@ -6,13 +6,18 @@ and `dur` in microseconds. Only what ran on the device is read.
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
+
+from ddtree_ops_cli.errors import DdtreeError
 
 DEVICE_EVENTS = ("kernel", "gpu_memcpy", "gpu_memset")
 LONG_GAP_US = 5.0
@@ -94,6 +99,16 @@ class StepProfile:
         return self.step_ms - self.busy_ms
 
 
+def profile_file(file: Path, asked: int) -> StepProfile | None:
+    """Of a packed trace; None while it is still being written. DdtreeError as `profile_steps`."""
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as text:
+            events = json.load(text)["traceEvents"]
+    except (EOFError, ValueError, OSError):
+        return None
+    return profile_steps(device_work(events), asked)
+
+
 def device_work(events: Iterable[Mapping[str, Any]]) -> list[Work]:
     """By start."""
     found = [
@@ -105,9 +120,9 @@ def device_work(events: Iterable[Mapping[str, Any]]) -> list[Work]:
 
 
 def profile_steps(work: Sequence[Work], asked: int) -> StepProfile:
-    """Of a trace over about `asked` decode steps. ValueError if nothing ran on the device."""
+    """Of a trace over about `asked` decode steps. DdtreeError if nothing ran on the device."""
     if not work:
-        raise ValueError("no device work in the trace")
+        raise DdtreeError("no device work in the trace")
     starts = _marker(work, asked)
     if starts is None:
         marker, steps = None, asked

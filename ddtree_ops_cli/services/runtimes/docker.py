@@ -131,10 +131,11 @@ class DockerRuntime:
         try:
             with self._api.asked(f"start {container.name}"):
                 self._api.start(created)
-        except DdtreeError:
+        except DdtreeError as error:
             with self._api.asked(f"remove {container.name}"):
                 self._api.remove_container(created, force=True)
-            raise
+            mend = error.mend or inspection.mend_of(error.what)
+            raise type(error)(error.what, where=error.where, mend=mend) from error
         return self._instance(created)
 
     def settle(self, instance: Instance) -> None:
