@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from .evaluate import BUDGETS, SEEDS, TOPK_CAP
@@ -131,6 +132,39 @@ program makes another pair now, like this one and not equal to it. No full run h
 The drafter is trained by the same rules; that it repeats was seen on a CPU only."""
 
 
+def why(work: Path, families: Iterable[str]) -> str:
+    """For families whose tree wins little: where it wins and loses, by `tools.draft_anatomy`."""
+    if not (work / "anatomy.json").exists():
+        return ""
+    found = _read(work, "anatomy")
+    return "".join(
+        "\n" + fill(_reasons(family, found), width=98, break_on_hyphens=False) + "\n"
+        for family in families
+        if family in found
+    )
+
+
+def _reasons(family: str, found: dict[str, Any]) -> str:
+    def share(name: str) -> str:
+        return f"{100 * found[family][name]:.0f} %"
+
+    def drafts(name: str) -> str:
+        return f"{found[family][name]:.2f}"
+
+    return (
+        f"Why {family}: its chains are long ({drafts('chain')} drafts right a step), and "
+        f"{found['budget']} nodes are not enough for both. They follow the chain "
+        f"{drafts('spine')} deep on average, and not 15: at {share('tree falls short')} of the "
+        f"steps the tree reaches less far than the chain, which costs {drafts('lost a root')} "
+        f"drafts a step. At {share('tree reaches further')} it reaches further, which brings "
+        f"{drafts('won a root')}; more it cannot, because at {share('to the end')} the chain is "
+        "right to the end of the answer or the block already, and where it fails, the target's "
+        f"token is none of the {found['topk_cap']} candidates in {share('rank beyond')} of cases. "
+        f"Of {found['prompts'][family]} held-out prompts; the other families are in "
+        "`docs/measurements/2026-11-29-lab-pair.md`."
+    )
+
+
 def write(work: Path) -> str:
     """README.md of the weights."""
     prepared, target = _read(work, "prepare"), _read(work, "target")
@@ -145,11 +179,11 @@ def write(work: Path) -> str:
     prompts = "\n".join(f"  - {prompt}" for prompt in STORY_PROMPTS)
     cells = table["accept_length"]["all"]
     linear, tree = (cells[arm]["accept_length"] for arm in ("linear", "budget 16 seed 0"))
-    missed = ", ".join(
+    missed = [
         family
         for family, arms in table["accept_length"].items()
         if arms["budget 16 seed 0"]["accept_length"] < 1.08 * arms["linear"]["accept_length"]
-    )
+    ]
     steps = drafter["recipe"]["steps"]
     return f"""# The lab pair
 
@@ -226,9 +260,10 @@ brackets the gain over linear DFlash with the same drafter.
 {acceptance(table)}
 
 The aims were a linear accept length of 3.5 at least, and 8 % more with budget 16: they are
-{linear:.2f} and {_gain(tree, linear)}. Families that miss the second: {missed or "none"}.
+{linear:.2f} and {_gain(tree, linear)}. \
+Families that miss the second: {", ".join(missed) or "none"}.
 A budget of 8 loses, because a linear block reaches 15 deep.
-
+{why(work, missed)}
 All families together, with the argmax chain kept to a depth (off-spine accepts in brackets):
 
 {seeds(table)}
