@@ -82,6 +82,11 @@ def plan(
         "stop": lambda host, runtime: stop(host, runtime, service=service, gpu=gpu, manner=manner),
     }
     wanted = load(name).name
+    if wanted == "forget":
+        raise UsageError(
+            "forget has no command of its own: bench and smoke end by it what they started",
+            mend="see `ddtree bench HOST --dry-run`",
+        )
 
     def deploy_by(host: Loaded[HostProfile], runtime: Runtime) -> Outcome:
         outcome = deploy(library, host, runtime, Request(service, None, gpu), manner)

@@ -180,12 +180,15 @@ def test_ctrl_c_on_many_hosts_undoes_each(tiny: Ddtree, group: list[str]) -> Non
 
 def test_playbooks_are_listed_shown_and_planned(tiny: Ddtree) -> None:
     names = [p["name"] for p in json.loads(tiny("playbook", "list", "--json").stdout)]
-    assert names == ["deploy", "replace", "rollback", "stop"]
+    assert names == ["deploy", "forget", "replace", "rollback", "stop"]
     shown = tiny("playbook", "show", "replace").stdout
     assert "two engines do not fit into the memory of one GPU" in shown
     planned = json.loads(tiny("playbook", "plan", "deploy", "tiny", "--json").stdout)
     assert planned["tiny"]["playbook"] == "deploy"
     assert tiny("playbook", "plan", "replace", "tiny").returncode == 2
+    part = tiny("playbook", "plan", "forget", "tiny")
+    assert part.returncode == 2
+    assert "forget has no command of its own" in part.stderr
     unknown = tiny("playbook", "show", "reboot")
     assert unknown.returncode == 2
-    assert "there is: deploy, replace, rollback, stop" in unknown.stderr
+    assert "there is: deploy, forget, replace, rollback, stop" in unknown.stderr

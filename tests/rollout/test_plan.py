@@ -86,7 +86,7 @@ def test_a_replacement_stops_the_old_one_only_after_everything_that_can_be_check
     ]
 
 
-@pytest.mark.parametrize("name", ["deploy", "replace", "rollback", "stop"])
+@pytest.mark.parametrize("name", ["deploy", "forget", "replace", "rollback", "stop"])
 def test_each_bundled_playbook_is_made_of_known_operations(name: str) -> None:
     playbook = load(name)
     assert playbook.steps
