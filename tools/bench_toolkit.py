@@ -1,4 +1,5 @@
-"""What the toolkit itself costs: start-up, the lab's speed and memory, the demo, an installation.
+"""What the toolkit itself costs: start-up, the lab's speed and memory, the demo, real hosts, an
+installation.
 
 Prints measured figures beside their aims; asserts nothing. `--json FILE` keeps them.
 """
@@ -24,6 +25,7 @@ from ddtree_ops_cli.bench.prompts import load_suite
 from ddtree_ops_cli.engine_api.client import EngineClient
 from ddtree_ops_cli.output.progress import step
 from ddtree_ops_cli.output.tables import show
+from tools.bench_hosts import hosts
 
 PROJECT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -43,6 +45,7 @@ def main() -> None:
         ("start-up", startup),
         ("lab", lab),
         ("demo", demo),
+        ("hosts", hosts),
     ]
     if not chosen.skip_install:
         parts.append(("installation", installation))
