@@ -1,19 +1,18 @@
 """What real hosts cost: `ddtree status` over eight against one, and a deploy that changes nothing.
 
 The hosts are those of `make test-rig`, so this needs root and what the rig needs; elsewhere the
-rows say so. Run by itself as `relay HOST PORT SECONDS` it is a ProxyCommand that delays each byte
-by so many seconds in each direction, which is how round trips are counted.
+rows say so. Run by itself as `relay HOST PORT FILE` it is a ProxyCommand that counts how often this
+side spoke after the host had: the round trips of a connection, whatever the load of the machine.
 """
 
 from __future__ import annotations
 
 import os
-import queue
+import select
 import socket
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +24,6 @@ Row = tuple[str, str, str]
 
 HOSTS = 8
 REPEATS = 5
-DELAY_S = 0.025
-"""One way: a host on the same continent."""
 _AIM = "<= 2 x"
 
 
@@ -85,17 +82,16 @@ def _unchanged(operator: Operator, box: Box) -> list[Row]:
     operator.serves("h0", box)
     deploy = ("deploy", "h0", "--gpu", "1")
     _seconds(operator, *deploy)
-    times: dict[float, list[float]] = {0.0: [], DELAY_S: []}
-    for _ in range(REPEATS):
-        for delay, found in times.items():
-            relay = f"{sys.executable} {Path(__file__).resolve()} relay %h %p {delay}"
-            operator.configure(f"Host *\nProxyCommand {relay}\n", fast=False)
-            found.append(_seconds(operator, *deploy))
-    near, far = (statistics.median(found) for found in times.values())
-    trips = (far - near) / (2 * DELAY_S)
+    times = [_seconds(operator, *deploy) for _ in range(REPEATS)]
+    turns = operator.home / "turns"
+    relay = f"{sys.executable} {Path(__file__).resolve()} relay %h %p {turns}"
+    # Without keep-alives, which are turns too.
+    calm = "ServerAliveInterval 600\n"
+    operator.configure(f"Host *\nProxyCommand {relay}\n{calm}", fast=False)
+    _seconds(operator, *deploy)
     return [
-        ("a deploy that changes nothing", f"{near:.2f} s", ""),
-        ("round trips of it, login included", f"{trips:.0f}", ""),
+        ("a deploy that changes nothing", f"{statistics.median(times):.2f} s", ""),
+        ("round trips of it, login included", turns.read_text().strip(), ""),
     ]
 
 
@@ -107,37 +103,31 @@ def _seconds(operator: Operator, *words: str) -> float:
     return time.monotonic() - begin
 
 
-def _relay(address: str, port: int, delay_s: float) -> None:
-    stream = socket.create_connection((address, port))
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def carry(read, write) -> None:  # type: ignore[no-untyped-def]
-        waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-
-        def deliver() -> None:
-            while True:
-                due, data = waiting.get()
-                time.sleep(max(0.0, due - time.monotonic()))
-                if not data:
-                    os._exit(0)
-                write(data)
-
-        threading.Thread(target=deliver, daemon=True).start()
-        while True:
-            data = read(1 << 16)
-            waiting.put((time.monotonic() + delay_s, data))
+def _relay(address: str, port: int, file: Path) -> None:
+    host = socket.create_connection((address, port))
+    count = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    turns, host_spoke = 0, True
+    while True:
+        ready, _, _ = select.select([0, host], [], [])
+        if host in ready:
+            data = host.recv(1 << 16)
             if not data:
-                return
-
-    threading.Thread(
-        target=carry, args=(lambda size: os.read(0, size), stream.sendall), daemon=True
-    ).start()
-    carry(stream.recv, lambda data: os.write(1, data))
-    time.sleep(delay_s + 1)
+                break
+            os.write(1, data)
+            host_spoke = True
+        if 0 in ready:
+            data = os.read(0, 1 << 16)
+            if not data:
+                break
+            turns += host_spoke
+            host_spoke = False
+            host.sendall(data)
+        # Ended without a word, as ProxyCommands are, it leaves the latest count.
+        os.pwrite(count, f"{turns:8}".encode(), 0)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["relay"]:
-        _relay(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+        _relay(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
     else:
         print(*hosts(), sep="\n")
