@@ -14,10 +14,12 @@ from typer.core import TyperGroup
 
 from .commands import (
     bench,
+    build,
     deploy,
     doctor,
     history,
     hosts,
+    image,
     lock,
     logs,
     patch,
@@ -94,8 +96,10 @@ app.command()(stop.stop)
 app.command()(rollback.rollback)
 app.command()(history.history)
 app.command()(prune.prune)
+app.command()(build.build)
 app.command()(doctor.doctor)
 app.add_typer(hosts.app, name="hosts")
+app.add_typer(image.app, name="image")
 app.add_typer(patch.app, name="patch")
 app.add_typer(profile.app, name="profile")
 app.add_typer(playbook.app, name="playbook")

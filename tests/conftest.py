@@ -29,6 +29,19 @@ class Ddtree:
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def at(cls, home: Path) -> Ddtree:
+        """With everything that it keeps under `home`."""
+        return cls(
+            home,
+            {
+                "HOME": str(home),
+                "XDG_CONFIG_HOME": str(home / ".config"),
+                "XDG_STATE_HOME": str(home / ".local/state"),
+                "COLUMNS": "200",
+            },
+        )
+
     def start(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "ddtree_ops_cli", *words],
@@ -50,15 +63,7 @@ class Ddtree:
 def ddtree(tmp_path: Path) -> Ddtree:
     home = tmp_path / "home"
     home.mkdir()
-    return Ddtree(
-        home,
-        {
-            "HOME": str(home),
-            "XDG_CONFIG_HOME": str(home / ".config"),
-            "XDG_STATE_HOME": str(home / ".local/state"),
-            "COLUMNS": "200",
-        },
-    )
+    return Ddtree.at(home)
 
 
 def free_ports(count: int) -> Sequence[int]:

@@ -28,6 +28,7 @@ EXIT_CODES = {
 }
 COMMANDS = [
     *("deploy", "plan", "status", "smoke", "bench", "logs", "stop", "doctor", "version"),
+    *("build", "image list", "image copy", "image prune", "image lock", "image diff"),
     *("hosts list", "hosts add", "hosts facts", "hosts trust"),
     *("profile list", "profile show", "profile check"),
 ]
@@ -58,7 +59,7 @@ def test_the_command_line_is_read_without_loading_what_only_commands_need() -> N
     assert out.strip() == "[]"
 
 
-@pytest.mark.parametrize("group", ["", "hosts", "profile", "patch"])
+@pytest.mark.parametrize("group", ["", "hosts", "image", "profile", "patch"])
 def test_help_lists_every_command_with_a_whole_sentence(ddtree: Ddtree, group: str) -> None:
     done = ddtree(*group.split(), "--help")
     assert done.returncode == 0

@@ -31,25 +31,33 @@ def doctor(
         str | None,
         typer.Option(metavar="NAME", help="Service profile to check for.  [default: the host's]"),
     ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:TAG",
+            help="Look into this image on the host.  [default: what deploy takes, if it is there]",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what keeps a host or image from running the engine.
 
-    Reads only. Exit code 8 if a blocking check fails.
+    On a host it looks into the image too, in a container of its own with one GPU. Reads only. Exit
+    code 8 if a blocking check fails.
     """
-    import sys
     from importlib.metadata import version as installed
 
     from ..doctor import report
     from ..doctor.export import script, write
     from ..doctor.intent import intent_of
     from ..doctor.visit import visit
-    from ..errors import PatchMismatch, UsageError
-    from ..hosts.connection import Connections, Shell, ThisMachine
+    from ..errors import DdtreeError, PatchMismatch, UsageError
+    from ..hosts.connection import Connections, ThisMachine
     from ..output import machine
     from ..output.console import data, note
     from ..output.progress import step
     from ..profiles.locate import Library
+    from ..services.container import PROJECT_IMAGE
 
     if only_list:
         if as_json:
@@ -66,10 +74,15 @@ def doctor(
             where=f"host {host}",
             mend="`ddtree doctor` without a host looks at this machine as a GPU host",
         )
+    if image is not None and loaded is None:
+        raise UsageError("--image is for a host", mend="name the host: `ddtree doctor HOST`")
     intent: dict[str, Any] = {}
+    used = image
     if loaded is not None or service is not None:
         name = service or (loaded.value.service if loaded else "ddtree")
-        intent = intent_of(library.service(name))
+        profile = library.service(name)
+        intent = intent_of(profile)
+        used = image or profile.value.container.image or PROJECT_IMAGE
     version = installed("ddtree-ops")
     if export is not None:
         write(export, script(intent, version=version))
@@ -79,14 +92,28 @@ def doctor(
             data().print(str(export), markup=False, soft_wrap=True)
             note("run it with `python3`, inside the container too; --json prints facts as well")
         return
+    places = []
     with Connections() as connections:
-        shell: Shell = connections.to(loaded) if loaded is not None else ThisMachine("here")
-        with step(f"looking at {shell.name}"):
-            diagnosis = visit(shell, intent, version=version)
+        if loaded is None:
+            with step("looking at this machine"):
+                places.append(visit(ThisMachine("this machine"), intent, version=version))
+        else:
+            from ..image.inside import on_host
+
+            connection = connections.to(loaded)
+            with step(f"looking at host {loaded.name}"):
+                places.append(visit(connection, intent, version=version))
+            with step(f"looking into image {used}") as say:
+                inside = on_host(connection, str(used), intent, version=version)
+                say("there is none on the host" if inside is None else "with one GPU")
+            if inside is not None:
+                places.append(inside)
+            elif image is not None:
+                raise DdtreeError(f"image {image} is not there", where=f"host {loaded.name}")
     if as_json:
-        machine.write(report.document(diagnosis))
+        machine.write(report.document(places))
     else:
-        report.show(diagnosis)
-        sys.stdout.flush()
-    if diagnosis.blocked:
+        for place in places:
+            report.show(place)
+    if any(place.blocked for place in places):
         raise typer.Exit(PatchMismatch.exit_code)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import DdtreeError
+from ..output.files import write_whole
 
 _PACKAGE = "ddtree_doctor"
 _HEAD = '''#!/usr/bin/env python3
@@ -64,11 +64,4 @@ def script(intent: Mapping[str, Any], *, version: str) -> str:
 
 def write(file: Path, text: str) -> None:
     """An executable file, whole or not at all. DdtreeError if it cannot be written."""
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.chmod(0o755)
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DdtreeError(f"cannot be written: {error.strerror}", where=str(file)) from error
+    write_whole(file, text, mode=0o755)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..output import tables
@@ -38,12 +38,18 @@ def show(diagnosis: Diagnosis) -> None:
     note(f"{diagnosis.place}: {passed} passed, {failed} failed, {skipped} not checked")
 
 
-def document(diagnosis: Diagnosis) -> dict[str, Any]:
+def document(places: Sequence[Diagnosis]) -> dict[str, Any]:
     return {
-        "place": diagnosis.place,
-        "blocked": diagnosis.blocked,
-        "findings": [plain(finding) for finding in diagnosis.findings],
-        "facts": diagnosis.facts,
+        "blocked": any(place.blocked for place in places),
+        "places": [
+            {
+                "place": place.place,
+                "blocked": place.blocked,
+                "findings": [plain(finding) for finding in place.findings],
+                "facts": place.facts,
+            }
+            for place in places
+        ],
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DdtreeError
-from ..hosts.connection import OutOfTime, Shell
+from ..hosts.connection import OutOfTime, Shell, ThisMachine
 from ..hosts.probe import printable
 from .export import script
 from .portable.catalogue import CHECKS
@@ -59,7 +59,7 @@ def visit(shell: Shell, intent: Mapping[str, Any], *, version: str) -> Diagnosis
         raise _without_python(shell.name) from None
     if done.exit_code == _NOT_FOUND:
         raise _without_python(shell.name)
-    place = f"host {shell.name}"
+    place = shell.name if isinstance(shell, ThisMachine) else f"host {shell.name}"
     return diagnosed(place, parsed(done.out, done.err, where=place))
 
 
@@ -72,7 +72,8 @@ def parsed(out: str, err: str, *, where: str) -> Mapping[str, Any]:
         raise DdtreeError(
             f"the doctor did not run there: {lines[-1][:300] if lines else 'it said nothing'}",
             where=where,
-            mend="it needs Python 3.9 or newer",
+            mend="it needs Python 3.9 or newer with its whole standard library (Debian: python3, "
+            "not python3-minimal)",
         ) from None
     return facts
 

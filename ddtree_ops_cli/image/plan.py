@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import DdtreeError
 from ..hosts.container_engine import ContainerEngine
 from ..hosts.facts import HostFacts
 from ..hosts.gpus import Gpu
 from ..hosts.unknown import Unknown
-
-Packages = Literal["locked", "base"]
+from .recipe import Recipe
 
 _GIB = 1 << 30
 _LOCKED_BYTES = 40 * _GIB
@@ -21,19 +20,6 @@ image, and pip's own copies on the way."""
 _COPIES = 4
 """Of the context: Docker's own, the layer it is copied to, its environment and the image."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What is asked for."""
-
-    base: str
-    packages: Packages
-    cuda_archs: str
-    """GPUs to compile for at run time, as CUDA names them: `12.0a`."""
-    tag: str
-    accepted: tuple[str, ...] = ()
-    """Blocking checks that may fail in the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +36,6 @@ class BuildPlan:
     """With which the fresh image is tried."""
     device: Mapping[str, Any] | None
     """How its container asks Docker for that GPU."""
-
-    @property
-    def arch(self) -> int:
-        """Major x 10 + minor of what the image is built for."""
-        major, _, minor = self.recipe.cuda_archs.rstrip("af").partition(".")
-        return int(major) * 10 + int(minor or 0)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -96,7 +76,6 @@ def plan(
     needed = _COPIES * size + (_LOCKED_BYTES if recipe.packages == "locked" else 0)
     _refuse_full_disk(facts, facts.engine, needed, where)
     gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus
-    idle = [gpu for gpu in gpus if not gpu.holders]
     arguments = {
         "BASE": recipe.base,
         "PACKAGES": recipe.packages,
@@ -105,7 +84,7 @@ def plan(
         "CONTEXT": digest,
         **labels,
     }
-    gpu = next(iter((*idle, *gpus)), None) if facts.engine.gpu_access else None
+    gpu = chosen_gpu(gpus, facts.engine)
     return BuildPlan(
         host=host,
         recipe=recipe,
@@ -119,11 +98,19 @@ def plan(
     )
 
 
+def chosen_gpu(gpus: Sequence[Gpu], engine: ContainerEngine) -> Gpu | None:
+    """The first idle GPU, else the first; none where no container can have one."""
+    idle = [gpu for gpu in gpus if not gpu.holders]
+    return next(iter((*idle, *gpus)), None) if engine.gpu_access else None
+
+
 def device_request(gpu: Gpu, engine: ContainerEngine) -> dict[str, Any]:
     """One GPU for a container, in the words of Docker's API."""
     if "gpus" in engine.gpu_access:
         return {"Driver": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu"]]}
-    return {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu.uuid}"]}
+    names = (f"nvidia.com/gpu={gpu.uuid}", f"nvidia.com/gpu={gpu.index}")
+    described = next((name for name in names if name in engine.cdi_devices), names[0])
+    return {"Driver": "cdi", "DeviceIDs": [described]}
 
 
 def _refuse_other_architecture(

@@ -22,7 +22,9 @@ def test_list_names_every_check_its_severity_and_what_it_prevents(ddtree: Ddtree
 def test_this_machine_is_judged_and_a_blocking_check_is_exit_code_8(ddtree: Ddtree) -> None:
     done = ddtree("doctor", "--json")
     document = json.loads(done.stdout)
-    states = {finding["id"]: finding["state"] for finding in document["findings"]}
+    [place] = document["places"]
+    assert place["place"] == "this machine"
+    states = {finding["id"]: finding["state"] for finding in place["findings"]}
     assert set(states) == {check.id for check in CHECKS}
     assert done.returncode == (8 if document["blocked"] else 0)
 
@@ -56,6 +58,7 @@ def test_an_exported_script_knows_what_the_service_needs(ddtree: Ddtree, tmp_pat
         (("doctor", "lab"), 2, "host lab: it runs the reference engine"),
         (("doctor", "ct200"), 2, "host 'ct200' is a template without an address"),
         (("doctor", "nowhere"), 2, "no host 'nowhere'"),
+        (("doctor", "--image", "a:b"), 2, "--image is for a host"),
         (("doctor", "--service", "dtree"), 2, "no service 'dtree'; did you mean ddtree"),
         (("doctor", "--export", "/nowhere/doctor.py"), 1, "/nowhere/doctor.py: cannot be written"),
     ],

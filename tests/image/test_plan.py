@@ -11,7 +11,8 @@ from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.hosts.container_engine import ContainerEngine, failure
 from ddtree_ops_cli.hosts.facts import Disk, HostFacts, System
 from ddtree_ops_cli.hosts.gpus import Gpu, Holder
-from ddtree_ops_cli.image.plan import BuildPlan, Recipe, plan
+from ddtree_ops_cli.image.plan import BuildPlan, plan
+from ddtree_ops_cli.image.recipe import Recipe
 
 GIB = 1 << 30
 RECIPE = Recipe("cuda:13", "locked", "12.0a", "ddtree/sglang:0.5.17")
@@ -57,7 +58,7 @@ def test_what_was_accepted_is_said() -> None:
 def test_deepgemm_is_off_on_blackwell_alone(archs: str, deepgemm: str) -> None:
     made = planned(recipe=replace(RECIPE, cuda_archs=archs))
     assert made.arguments["DEEPGEMM"] == deepgemm
-    assert made.arch == int(archs.rstrip("a").replace(".", ""))
+    assert made.recipe.arch == int(archs.rstrip("a").replace(".", ""))
 
 
 def test_a_host_whose_containers_get_no_gpu_tries_the_image_without_one() -> None:

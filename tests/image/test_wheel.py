@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddtree_ops_cli.bundled import bundled
 from ddtree_ops_cli.errors import PatchMismatch, UsageError
 from ddtree_ops_cli.image import wheel
 
@@ -25,7 +26,7 @@ def test_a_wheel_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lock_has_what_sglang_pins_and_nothing_without_a_hash() -> None:
-    text = Path("docker/requirements.txt").read_text()
+    text = (bundled("docker") / "requirements.txt").read_text()
     versions = wheel.requirements()
     assert (versions["torch"], versions["triton"], versions["sglang-kernel"]) == (
         "2.11.0",

@@ -25,6 +25,12 @@ def table(count: int) -> str:
             "driver_version": "580.95.05",
             "mig.mode.current": "Disabled",
             "ecc.mode.current": "Enabled",
+            "persistence_mode": "Enabled",
+            "power.limit": "600.00 W",
+            "power.default_limit": "600.00 W",
+            "power.max_limit": "600.00 W",
+            "pcie.link.gen.current": "5",
+            "pcie.link.width.current": "16",
             "name": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
             "apps": [],
         }

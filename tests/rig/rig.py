@@ -229,6 +229,11 @@ class Rig:
         far.addresses.append(f"{network}.2")
         return near_end
 
+    @property
+    def outside(self) -> list[str]:
+        """Words before a command that needs the machine's own network, which this has left."""
+        return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self._outside}", "--"]
+
     def plug(self, cable: str, *, up: bool) -> None:
         """Pull the near end of a cable that leads from here, or put it back."""
         _run("ip", "link", "set", cable, "up" if up else "down")

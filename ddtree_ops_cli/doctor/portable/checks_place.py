@@ -8,7 +8,8 @@ from .checks import ADVISORY, BLOCKING, Check, Facts, NotChecked
 from .libraries import numbers
 
 _GIB = 1 << 30
-_SHM = 8 * _GIB
+_SHM = 1 * _GIB
+"""What NVIDIA suggests for NCCL in a container; a deploy gives 16."""
 _NOFILE = 4_096
 _FREE_DISK = 20 * _GIB
 # SGLang 0.5.17: only this backend passes each node's parent to the recurrent layers.

@@ -6,7 +6,6 @@ import ctypes
 import importlib.util
 import os
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,11 @@ from . import fatbin
 from .asking import ask, ask_python
 from .elf import Elf, NotElf, read
 
-_TORCH_PREFIXES = ("libtorch", "libc10")
-_NAMES_OF_TORCH = re.compile(r"^_ZN?K?(?:[A-Z]*)\d*(?:c10|at|torch|caffe2)|N3c10|N2at|5torch")
+# Mangled names (Itanium C++ ABI): of PyTorch's own functions, data and type information, and not of
+# templates of the standard library that merely have PyTorch's types in them.
+_TORCHS_OWN = re.compile(r"_Z(?:T[VIST])?N?K?(?:3c10|2at|5torch|6caffe2)")
+# The old std::string as a parameter or a result.
+_OLD_STRING = re.compile(r"(?:RK|[REPKa-z])Ss(?:$|[A-Z0-9])")
 _SHOWN = 20
 
 _STDCXX = """
@@ -94,11 +96,10 @@ def cxx11(elf: Elf) -> bool | None:
     GCC's manual, "Dual ABI": names with the new ABI carry `__cxx11`, or the tag `B5cxx11`;
     the old std::string is `Ss` in a mangled name.
     """
-    names = [name for name in elf.undefined if _NAMES_OF_TORCH.search(name)]
+    names = [name for name in elf.undefined if _TORCHS_OWN.match(name)]
     if any("__cxx11" in name or "B5cxx11" in name for name in names):
         return True
-    old = re.compile(r"(?:RK|R|E|P|K|[a-z])Ss(?:$|[A-Z0-9])")
-    return False if any(old.search(name) for name in names) else None
+    return False if any(_OLD_STRING.search(name) for name in names) else None
 
 
 def _counted(containers: list[tuple[fatbin.Image, ...]]) -> list[dict[str, Any]]:
@@ -129,17 +130,8 @@ class TorchSymbols:
         if not self.names:
             return []
         return sorted(
-            name
-            for name in undefined
-            if name not in self.names and _NAMES_OF_TORCH.search(name) and _torchs_own(name)
+            name for name in undefined if name not in self.names and _TORCHS_OWN.match(name)
         )
-
-
-def _torchs_own(name: str) -> bool:
-    """Not a template of the standard library that merely has PyTorch's types in it."""
-    return re.match(r"_ZN?K?(?:[A-Z]{0,2})(?:3c10|2at|5torch|6caffe2)", name) is not None or (
-        re.match(r"_Z(?:T[VIST])?N?K?(?:3c10|2at|5torch|6caffe2)", name) is not None
-    )
 
 
 def _loadable(folder: Path) -> frozenset[str]:
@@ -191,9 +183,3 @@ def demangled(names: list[str]) -> list[str]:
         if text:
             free(text)
     return found
-
-
-def soname_here(name: str) -> bool:
-    """Whether the loader finds a library."""
-    answer = ask([sys.executable, "-c", f"import ctypes; ctypes.CDLL({name!r})"])
-    return answer.exit_code == 0

@@ -1,0 +1,126 @@
+"""`ddtree build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..settings import Settings
+from .options import AsJson, DryRun, Host
+
+if TYPE_CHECKING:
+    from ..image.plan import BuildPlan
+
+_BASE = "nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
+
+
+def build(
+    ctx: typer.Context,
+    host: Host,
+    base: Annotated[str, typer.Option(metavar="IMAGE", help="Image to start from.")] = _BASE,
+    packages: Annotated[
+        str,
+        typer.Option(
+            metavar="locked|base",
+            help="locked: install every package by the hash in the lock. base: the base has them.",
+        ),
+    ] = "locked",
+    archs: Annotated[
+        str,
+        typer.Option(
+            metavar="CAPABILITY",
+            help="GPU to compile for at run time: 12.0a (RTX PRO 6000), 10.0a (B200), 9.0a (H200).",
+        ),
+    ] = "12.0a",
+    tag: Annotated[
+        str | None,
+        typer.Option(metavar="NAME:TAG", help="Name of the image.  [default: what deploy takes]"),
+    ] = None,
+    wheel: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="SGLang's wheel.  [default: fetched by pip, once]"),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHECK",
+            help="Tag the image though this blocking check fails in it. Repeat it for more.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build the image on a host, by the host's own Docker.
+
+    SGLang is patched here and sent; the image is tagged once the doctor is content with it.
+    """
+    from datetime import UTC, datetime
+    from importlib.metadata import version as installed
+
+    from platformdirs import user_cache_path, user_state_path
+
+    from ..errors import UsageError
+    from ..hosts.connection import Connections
+    from ..hosts.docker_api import DockerApi
+    from ..image.build import build as made
+    from ..image.build import new_log, prepared
+    from ..image.context import assembled
+    from ..image.recipe import recipe_of
+    from ..image.wheel import checked, fetched, requirements
+    from ..output import machine
+    from ..output.console import data, note
+    from ..output.progress import step
+    from ..profiles.locate import Library
+
+    settings: Settings = ctx.obj
+    recipe = recipe_of(
+        base=base, packages=packages, cuda_archs=archs, tag=tag, accepted=tuple(accept or ())
+    )
+    loaded = Library.default(settings.profiles).host(host)
+    if loaded.value.runtime != "docker":
+        raise UsageError("it runs no containers", where=f"host {host}")
+    version = installed("ddtree-ops")
+    with step("SGLang's wheel"):
+        source = checked(wheel) if wheel else fetched(user_cache_path("ddtree") / "wheels")
+    intent = {"lock": requirements()} if recipe.packages == "locked" else {}
+    with Connections() as connections, assembled(source, intent, version=version) as context:
+        connection = connections.to(loaded)
+        plan = prepared(connection, recipe, context, version=version)
+        if dry_run:
+            _show(plan, as_json, dry_run=True)
+            return
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        file = new_log(user_state_path("ddtree") / "builds", host, stamp)
+        note(f"the log is {file}")
+        with file.open("w") as log, step(f"build {recipe.tag}") as say:
+            identity = made(DockerApi(connection), plan, context, log=log, say=say)
+    if as_json:
+        machine.write(
+            {"host": host, "image": identity, "tag": recipe.tag, "log": file,
+             "context": plan.context_digest}
+        )  # fmt: skip
+    else:
+        data().print(f"{recipe.tag} {identity}", markup=False, soft_wrap=True)
+
+
+def _show(plan: BuildPlan, as_json: bool, *, dry_run: bool) -> None:
+    from ..output import machine
+    from ..output.console import data, note
+
+    if as_json:
+        machine.write(
+            {
+                "host": plan.host,
+                "dry_run": dry_run,
+                "context": plan.context_digest,
+                "steps": plan.steps,
+                "arguments": plan.arguments,
+                "needed_bytes": plan.needed_bytes,
+            }
+        )
+        return
+    for line in plan.steps:
+        data().print(line, markup=False, soft_wrap=True)
+    note(f"host {plan.host}: would do this; about {plan.needed_bytes / 1e9:.1f} GB are needed")

@@ -1,0 +1,203 @@
+"""Build the image on a host, by its own Docker; tag it once the doctor is content."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ..errors import DdtreeError
+from ..hosts.docker_api import DockerApi
+from ..hosts.facts import read_facts
+from ..hosts.probe import printable
+from ..hosts.unknown import Unknown
+from ..services.sglang_args import SGLANG_VERSION
+from .context import Context, write_tar
+from .inside import look_inside, refuse_blocked
+from .plan import BuildPlan, plan
+from .recipe import Recipe
+from .transfer import sought, tag
+
+if TYPE_CHECKING:
+    from ..hosts.connection import Connection
+
+Say = Callable[[str], None]
+
+_STEP = re.compile(r"^Step (\d+/\d+) : (.*)")
+_LAST_LINES = 8
+_FACTS = ("system", "engine", "disks", "gpus")
+
+
+def prepared(
+    connection: Connection, recipe: Recipe, context: Context, *, version: str
+) -> BuildPlan:
+    """Look at the host, decide. Raises as `plan` does, and HostUnreachable."""
+    facts = read_facts(connection, _FACTS)
+    base = None
+    if not isinstance(facts.engine, Unknown):
+        base = sought(DockerApi(connection), recipe.base)
+    labels = {
+        "SGLANG_VERSION": SGLANG_VERSION,
+        "PATCH_SET": context.patch_set,
+        "VERSION": version,
+        "REVISION": revision(),
+    }
+    return plan(
+        connection.name,
+        recipe,
+        digest=context.digest,
+        size=context.size,
+        files=len(context.files),
+        labels=labels,
+        facts=facts,
+        base=base,
+    )
+
+
+def revision() -> str:
+    """The commit of the source that this runs from; empty where it was installed from a wheel."""
+    folder = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def build(
+    api: DockerApi,
+    wanted: BuildPlan,
+    context: Context,
+    *,
+    log: IO[str],
+    say: Say,
+) -> str:
+    """Send, build, try, tag; the new image's identity.
+
+    Docker's words go to `log`, progress to `say`. DdtreeError with the last lines if a step of the
+    Dockerfile fails, PatchMismatch if the doctor finds a blocking fault; nothing is tagged then.
+    """
+    identity = _built(api, wanted, context, log=log, say=say)
+    say("the doctor looks at it")
+    try:
+        diagnosis = look_inside(
+            api,
+            identity,
+            _intent(wanted),
+            version=wanted.arguments["VERSION"],
+            device=wanted.device,
+        )
+        refuse_blocked(diagnosis, wanted.recipe.accepted)
+    except BaseException:
+        with contextlib.suppress(DdtreeError):
+            _discard(api, identity)
+        raise
+    tag(api, identity, wanted.recipe.tag)
+    return identity
+
+
+def _discard(api: DockerApi, identity: str) -> None:
+    """Remove an image that nothing names; equal inputs may have made one that a service uses.
+
+    Its layers stay as Docker's cache: the next build goes on from there.
+    """
+    with api.asked("remove the image that failed"):
+        if not api.image(identity).get("RepoTags"):
+            api.remove_image(identity, noprune=True)
+
+
+def _intent(plan: BuildPlan) -> dict[str, Any]:
+    return {
+        "patch_set": plan.arguments["PATCH_SET"],
+        **({"gpu_uuid": plan.gpu.uuid} if plan.gpu else {"arch": plan.recipe.arch}),
+    }
+
+
+def _built(api: DockerApi, plan: BuildPlan, context: Context, *, log: IO[str], say: Say) -> str:
+    where = f"host {plan.host}"
+    last: list[str] = []
+    identity = None
+    with _sent(context, say) as tar, api.asked("build the image"):
+        answers: Iterator[Mapping[str, Any]] = api.build(
+            fileobj=tar,
+            custom_context=True,
+            encoding="gzip",
+            buildargs=dict(plan.arguments),
+            rm=True,
+            forcerm=True,
+            decode=True,
+            timeout=None,
+        )
+        for answer in answers:
+            if "error" in answer:
+                log.write(f"{answer['error']}\n")
+                raise DdtreeError(
+                    f"the build failed: {_line(answer['error'])}"
+                    + (f"; before it: {' / '.join(last[-_LAST_LINES:])}" if last else ""),
+                    where=where,
+                    mend="the log has all of it",
+                )
+            identity = answer.get("aux", {}).get("ID", identity)
+            for line in str(answer.get("stream") or answer.get("status") or "").splitlines():
+                log.write(line + "\n")
+                if step := _STEP.match(line):
+                    say(f"step {step[1]}: {_line(step[2])[:70]}")
+                elif line.strip():
+                    last.append(_line(line))
+    if identity is None:
+        raise DdtreeError("Docker ended the build and named no image", where=where)
+    return str(identity)
+
+
+@contextmanager
+def _sent(context: Context, say: Say) -> Iterator[IO[bytes]]:
+    """The context as a stream that says how much of it was read."""
+    with tempfile.TemporaryFile() as packed:
+        write_tar(context, packed)
+        size = packed.tell()
+        packed.seek(0)
+        yield _Told(packed, size, say)  # type: ignore[misc]
+
+
+class _Told:
+    """A file that tells how far it was read."""
+
+    def __init__(self, file: IO[bytes], size: int, say: Say) -> None:
+        self._file, self._size, self._say, self._read = file, size, say, 0
+
+    def read(self, count: int = -1) -> bytes:
+        block = self._file.read(count)
+        self._read += len(block)
+        self._say(f"sent {self._read / 1e6:.0f} of {self._size / 1e6:.0f} MB")
+        return block
+
+    def __iter__(self) -> Iterator[bytes]:
+        while block := self.read(1 << 20):
+            yield block
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self._file.seek(place, whence)
+
+
+def _line(text: str) -> str:
+    """Without what a terminal would obey."""
+    return " ".join(printable(str(text)).split())
+
+
+def new_log(folder: Path, host: str, stamp: str) -> Path:
+    """A file for a build's log, in a folder that is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"build-{host}-{stamp}.log"
