@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ddtree_ops_cli.doctor.portable.elf import NotElf, read
-from ddtree_ops_cli.doctor.portable.libraries import cxx11, demangled, floors
+from ddtree_ops_cli.doctor.portable.libraries import TorchSymbols, cxx11, demangled, floors
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
 
@@ -52,3 +52,29 @@ def test_a_file_that_is_cut_off_or_no_elf_is_refused(tmp_path: Path, size: int) 
 def test_names_are_demangled_and_others_stay() -> None:
     plain = demangled(["_ZN3c1010gone_sinceERKNS_6SymIntEi", "malloc"])
     assert plain == ["c10::gone_since(c10::SymInt const&, int)", "malloc"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_ZN3c104warnEi",
+        "_ZNK2at10TensorBase4sizeEl",
+        # A member function for lvalues, as torch::Library::_def; sglang-kernel 0.4.5 needs it.
+        "_ZNR5torch7Library4_defEON3c1014FunctionSchemaE",
+        "_ZNO3c103ListEv",
+        "_ZTVN3c105ErrorE",
+    ],
+)
+def test_every_form_of_pytorchs_own_names_is_looked_for(name: str) -> None:
+    torch = TorchSymbols(None)
+    torch.names = {"_ZN3c106otherEv"}
+    assert torch.without([name]) == [name]
+    torch.names.add(name)
+    assert torch.without([name]) == []
+
+
+@pytest.mark.parametrize("name", ["malloc", "_ZNSt6vectorIN3c106SymIntEE4sizeEv", "_Z5atexiv"])
+def test_names_of_others_are_not_asked_of_pytorch(name: str) -> None:
+    torch = TorchSymbols(None)
+    torch.names = {"_ZN3c106otherEv"}
+    assert torch.without([name]) == []

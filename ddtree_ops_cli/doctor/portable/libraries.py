@@ -16,7 +16,7 @@ from .elf import Elf, NotElf, read
 
 # Mangled names (Itanium C++ ABI): of PyTorch's own functions, data and type information, and not of
 # templates of the standard library that merely have PyTorch's types in them.
-_TORCHS_OWN = re.compile(r"_Z(?:T[VIST])?N?K?(?:3c10|2at|5torch|6caffe2)")
+_TORCHS_OWN = re.compile(r"_Z(?:T[VIST])?(?:N[VK]*[RO]?)?(?:3c10|2at|5torch|6caffe2)")
 # The old std::string as a parameter or a result.
 _OLD_STRING = re.compile(r"(?:RK|[REPKa-z])Ss(?:$|[A-Z0-9])")
 _SHOWN = 20
