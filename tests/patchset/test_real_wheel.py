@@ -12,8 +12,10 @@ import pytest
 
 from ddtree_ops_cli.bundled import bundled
 from ddtree_ops_cli.patchset.apply import apply, revert
+from ddtree_ops_cli.patchset.hunks import applied, parse
 from ddtree_ops_cli.patchset.verify import survey
 from tests.patchset.sample import ARGS, NEW, SPEC, VERSION, fingerprint, refresh
+from tests.sglang_gpu.fleet import faults, float32
 
 pytestmark = pytest.mark.network
 
@@ -68,6 +70,17 @@ def test_the_bundled_set(tree: Path) -> None:
     done = refresh(tree, bundled("patches"), "--check")
     assert done.returncode == 0, done.stderr
     _there_and_back(tree, bundled("patches"))
+
+
+def test_what_the_gpu_tests_plant_fits_the_bundled_set(tree: Path) -> None:
+    """Line by line: a GPU host is no place to find a stale fault."""
+    assert apply(tree, bundled("patches")).changed
+    try:
+        for name, patch in {**faults(), **float32()}.items():
+            for path, change in parse(patch.read_bytes(), where=name).items():
+                assert applied(change, (tree / path).read_bytes(), where=name)
+    finally:
+        revert(tree, bundled("patches"))
 
 
 def _there_and_back(tree: Path, patches: Path) -> None:

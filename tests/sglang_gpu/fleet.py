@@ -114,9 +114,14 @@ def faults() -> dict[str, Path]:
     return {patch.stem: patch for patch in found}
 
 
+def float32() -> dict[str, Path]:
+    """What lets a GPU serve the pair in float32, by name."""
+    return {FLOAT32_PATCH: Path(__file__).parent / f"{FLOAT32_PATCH}.patch"}
+
+
 def patched(name: str, engine: Path, destination: Path) -> Path:
     """A copy of the folder `engine` in which the files of one patch are its own."""
-    patch = faults()[name] if name in faults() else Path(__file__).parent / f"{name}.patch"
+    patch = {**faults(), **float32()}[name]
     shutil.copytree(engine / "sglang", destination / "sglang", copy_function=os.link)
     for path, change in parse(patch.read_bytes(), where=patch.name).items():
         content = (engine / path).read_bytes()
