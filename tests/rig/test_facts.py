@@ -225,7 +225,7 @@ def test_status_of_a_host_without_services(gpu2: Box, operator: Operator) -> Non
     assert done.returncode == 0, done.stderr
     assert "stopped: nothing is deployed" in done.stdout
     document = json.loads(operator.ddtree("status", "gpu2", "--json").stdout)
-    assert document["gpu2"] == {"services": []}
+    assert document["gpu2"] == {"services": [], "unfinished": []}
 
 
 def test_status_of_an_unreachable_host_is_exit_code_4(gpu2: Box, operator: Operator) -> None:

@@ -24,9 +24,13 @@ def test_status_visits_hosts_side_by_side_with_one_login_each(
         operator.profile(name, address)
     before = {host.name: host.logins() for host in (gpu1.host, *behind)}
     done = operator.ddtree("status", "--json")
-    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert set(found) == {"gpu1", "second", "inner", "lab"}
+    # Each was visited, and has no Docker.
+    errors = {name: host["error"] for name, host in found.items() if "error" in host}
+    assert set(errors) == {"gpu1", "second", "inner"}
+    assert all("Docker is not running" in error for error in errors.values())
+    assert done.returncode == 7, done.stderr
     after = {host.name: host.logins() - before[host.name] for host in (gpu1.host, *behind)}
     # The jump hosts are shared; "second" is a host and a jump host by one way.
     assert after == {"gpu1": 1, "jump1": 1, "jump2": 1, "inner": 1}
