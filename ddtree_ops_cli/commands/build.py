@@ -13,13 +13,14 @@ from .options import AsJson, DryRun, Host
 if TYPE_CHECKING:
     from ..image.plan import BuildPlan
 
-_BASE = "nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
-
 
 def build(
     ctx: typer.Context,
     host: Host,
-    base: Annotated[str, typer.Option(metavar="IMAGE", help="Image to start from.")] = _BASE,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Image to start from.  [default: the Dockerfile's]"),
+    ] = None,
     packages: Annotated[
         str,
         typer.Option(
@@ -28,12 +29,13 @@ def build(
         ),
     ] = "locked",
     archs: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="CAPABILITY",
-            help="GPU to compile for at run time: 12.0a (RTX PRO 6000), 10.0a (B200), 9.0a (H200).",
+            help="GPU to compile for at run time: 12.0a (RTX PRO 6000), 10.0a (B200), 9.0a (H200)."
+            "  [default: the Dockerfile's]",
         ),
-    ] = "12.0a",
+    ] = None,
     tag: Annotated[
         str | None,
         typer.Option(metavar="NAME:TAG", help="Name of the image.  [default: what deploy takes]"),

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from ..bundled import bundled
 from ..doctor.portable.catalogue import CHECKS
 from ..doctor.portable.checks import BLOCKING
 from ..errors import UsageError
@@ -32,10 +33,22 @@ class Recipe:
         return int(major) * 10 + int(minor)
 
 
+def defaults() -> dict[str, str]:
+    """What the Dockerfile itself gives to its arguments; the only place where it stands."""
+    text = (bundled("docker") / "Dockerfile").read_text(encoding="utf-8")
+    return dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
+
+
 def recipe_of(
-    *, base: str, packages: str, cuda_archs: str, tag: str | None, accepted: tuple[str, ...]
+    *,
+    base: str | None,
+    packages: str,
+    cuda_archs: str | None,
+    tag: str | None,
+    accepted: tuple[str, ...],
 ) -> Recipe:
-    """From the words of the command line. Raises UsageError."""
+    """From the words of the command line; None leaves the default. Raises UsageError."""
+    base, cuda_archs = base or defaults()["BASE"], cuda_archs or defaults()["CUDA_ARCHS"]
     for name, image in (("--base", base), ("--tag", tag or PROJECT_IMAGE)):
         if not re.fullmatch(forms.IMAGE, image):
             raise UsageError(f"{name} '{image}' is no image", mend=f"expected {forms.IMAGE_FORM}")

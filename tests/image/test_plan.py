@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from ddtree_ops_cli.bundled import bundled
 from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.hosts.container_engine import ContainerEngine, failure
 from ddtree_ops_cli.hosts.facts import Disk, HostFacts, System
 from ddtree_ops_cli.hosts.gpus import Gpu, Holder
 from ddtree_ops_cli.image.plan import BuildPlan, plan
-from ddtree_ops_cli.image.recipe import Recipe
+from ddtree_ops_cli.image.recipe import Recipe, recipe_of
 
 GIB = 1 << 30
 RECIPE = Recipe("cuda:13", "locked", "12.0a", "ddtree/sglang:0.5.17")
@@ -94,3 +95,11 @@ def test_a_build_that_cannot_end_well_does_not_begin(
 def test_a_small_base_needs_no_more_space_than_the_context_takes() -> None:
     facts = replace(FACTS, disks=(Disk("/", 500 * GIB, 1 * GIB),))
     assert planned(facts, replace(RECIPE, packages="base")).needed_bytes == 320_000_000
+
+
+def test_what_is_not_asked_for_is_what_the_dockerfile_says() -> None:
+    text = (bundled("docker") / "Dockerfile").read_text()
+    made = recipe_of(base=None, packages="locked", cuda_archs=None, tag=None, accepted=())
+    assert f"ARG BASE={made.base}\n" in text
+    assert f"ARG CUDA_ARCHS={made.cuda_archs}\n" in text
+    assert (made.arch, made.tag) == (120, "ddtree/sglang:0.5.17")
