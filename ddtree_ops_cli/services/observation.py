@@ -52,7 +52,8 @@ def _drift(host: Loaded[HostProfile], instance: Instance, library: Library) -> t
 
 def observe(runtime: Runtime, instance: Instance) -> Observed:
     """Ask the engine itself; a process that merely runs is not healthy."""
-    uptime = time.time() - instance.started_at
+    # A host's clock is known to half a second.
+    uptime = max(0.0, time.time() - instance.started_at)
     if instance.state == "dead":
         how = runtime.ended(instance) or "it just came back"
         hint = f"{how}; see `ddtree logs {instance.labels.host} --gpu {instance.labels.gpu}`"
