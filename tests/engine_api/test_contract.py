@@ -62,22 +62,27 @@ def recording(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], httpx.Client]]:
-    """A client of the lab server that runs as the recorded one: `dflash`, `plain`, `trained`."""
+    """A client of the lab server that runs as the recorded one: `dflash`, `plain`, `trained`,
+    `tree`."""
     directory = tmp_path_factory.mktemp("lab")
     target, drafter = write_random_pair(directory)
     flags = ["--context-length", "512", "--served-model-name", "lab-pair"]
     linear = ["--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", str(drafter)]
     bundled = ["--served-model-name", "lab-pair", "--context-length", "2048", *linear[:3]]
     bundled += [str(WEIGHTS / "drafter")]
+    budget = ["--speculative-algorithm", "DDTREE", "--speculative-ddtree-budget", "16"]
     with (
         lab_process(target, *flags, *linear, log=directory / "dflash.log") as dflash,
         lab_process(target, *flags, log=directory / "plain.log") as plain,
         lab_process(WEIGHTS / "target", *bundled, log=directory / "trained.log") as trained,
+        lab_process(WEIGHTS / "target", *bundled, *budget, log=directory / "tree.log") as tree,
         httpx.Client(base_url=dflash.url, timeout=60, trust_env=False) as to_dflash,
         httpx.Client(base_url=plain.url, timeout=60, trust_env=False) as to_plain,
         httpx.Client(base_url=trained.url, timeout=60, trust_env=False) as to_trained,
+        httpx.Client(base_url=tree.url, timeout=60, trust_env=False) as to_tree,
     ):
-        yield {"dflash": to_dflash, "plain": to_plain, "trained": to_trained}.__getitem__
+        clients = {"dflash": to_dflash, "plain": to_plain, "trained": to_trained, "tree": to_tree}
+        yield clients.__getitem__
 
 
 def ask(client: httpx.Client, request: dict[str, Any]) -> httpx.Response:
@@ -137,7 +142,7 @@ def test_the_lab_answers_in_the_shape_of_sglang(
         assert shape(answer.json()) == shape(body)
 
 
-@pytest.mark.parametrize("kind", ["dflash", "plain"])
+@pytest.mark.parametrize("kind", ["dflash", "plain", "tree"])
 def test_server_info_has_the_names_of_sglang(kind: str, lab: Callable[[str], httpx.Client]) -> None:
     expected = recording(f"{kind}/server_info")["response"]["body"]
 
@@ -152,12 +157,15 @@ def test_server_info_has_the_names_of_sglang(kind: str, lab: Callable[[str], htt
     assert state.keys() - {"avg_spec_accept_length"} <= reference.keys()
 
 
-def test_every_metric_of_the_lab_is_one_of_sglang(lab: Callable[[str], httpx.Client]) -> None:
+@pytest.mark.parametrize("kind", ["dflash", "tree"])
+def test_every_metric_of_the_lab_is_one_of_sglang(
+    kind: str, lab: Callable[[str], httpx.Client]
+) -> None:
     def names(text: str) -> dict[str, str]:
         return dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
 
-    recorded = names(recording("dflash/metrics")["response"]["body"])
-    served = names(lab("dflash").get("/metrics").text)
+    recorded = names(recording(f"{kind}/metrics")["response"]["body"])
+    served = names(lab(kind).get("/metrics").text)
 
     # A counter of aborts appears in SGLang with the first abort.
     assert served.items() - {("sglang:num_aborted_requests_total", "counter")} <= recorded.items()
@@ -269,3 +277,22 @@ def test_the_lab_streams_the_chunks_that_sglang_streamed(
     figures = ("spec_verify_ct", "spec_num_correct_drafts", "spec_correct_drafts_histogram")
     for name in figures:
         assert served[-1]["meta_info"][name] == recorded[-1]["meta_info"][name]
+
+
+def test_the_lab_takes_the_steps_of_sglangs_tree(lab: Callable[[str], httpx.Client]) -> None:
+    """The same pair, the same budget: as many tokens, drafts and drafts off the spine each time."""
+    generate = recording("tree/generate_stream")
+    recorded = events(generate["response"]["body"])
+    served = events(ask(lab("tree"), generate["request"]).text)
+
+    assert [event["output_ids"] for event in served] == [event["output_ids"] for event in recorded]
+    figures = (
+        "spec_verify_ct",
+        "spec_num_correct_drafts",
+        "spec_num_off_spine_drafts",
+        "spec_num_proposed_drafts",
+        "spec_correct_drafts_histogram",
+    )
+    for name in figures:
+        assert served[-1]["meta_info"][name] == recorded[-1]["meta_info"][name], name
+    assert served[-1]["meta_info"]["spec_num_off_spine_drafts"] > 0
