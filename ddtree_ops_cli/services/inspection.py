@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .container import container_name
 from .labels import Labels
 from .occupancy import Neighbour
 from .runtimes import Instance
+
+if TYPE_CHECKING:
+    from ..profiles.schema import HostProfile
 
 _KEPT = "-kept-"
 _MENDS = {
@@ -69,30 +73,26 @@ def neighbour(entry: Mapping[str, Any]) -> Neighbour:
     return Neighbour(entry["Id"], _name(entry), ports)
 
 
-def instance(
-    found: Mapping[str, Any], *, clock_offset_s: float, tunnel: Callable[[int], str]
-) -> Instance:
-    """The answer of GET /containers/ID/json.
-
-    The host's clock is ahead by `clock_offset_s`; `tunnel` says how a port is reached.
-    """
+def instance(found: Mapping[str, Any], host: HostProfile, *, clock_offset_s: float) -> Instance:
+    """The answer of GET /containers/ID/json; the host's clock is ahead by `clock_offset_s`."""
     labels = Labels.from_mapping(found["Config"]["Labels"])
     state = found["State"]
     kept = found["Name"].lstrip("/") != container_name(labels.gpu)
     alive = how_it_ended(found) is None
     policy = found["HostConfig"]["RestartPolicy"]["Name"] or "no"
     address = host_address(labels.bind)
+    address = f"[{address}]" if ":" in address else address
     return Instance(
         labels=labels,
         state="kept" if kept else "running" if alive else "dead",
         identity=f"container {found['Id'][:12]}",
-        url=f"http://{f'[{address}]' if ':' in address else address}:{labels.port}",
+        url=f"http://{address}:{labels.port}",
         started_at=_seconds(state["StartedAt"]) - clock_offset_s,
         argv=tuple(found["Config"]["Cmd"] or ()),
         environment=dict(entry.partition("=")[::2] for entry in found["Config"]["Env"] or ()),
         stopped_at=_seconds(state["FinishedAt"]) - clock_offset_s if kept else None,
         proven=policy == (labels.restart or "no"),
-        tunnel=tunnel(labels.port),
+        tunnel=_tunnel(host, f"{labels.port}:{address}:{labels.port}"),
     )
 
 
@@ -121,6 +121,13 @@ def mend_of(refusal: str) -> str | None:
 def host_address(bind: str) -> str:
     """Where the host itself reaches what listens on `bind`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
+
+
+def _tunnel(host: HostProfile, ports: str) -> str:
+    """The user's own ssh, by the user's own configuration."""
+    login = f"{host.user}@{host.address}" if host.user else str(host.address)
+    way = ["-p", str(host.port)] if host.port else []
+    return shlex.join(["ssh", "-N", "-L", ports, *way, login])
 
 
 def _name(entry: Mapping[str, Any]) -> str:

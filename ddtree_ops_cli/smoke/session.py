@@ -29,6 +29,7 @@ class Session:
     served_name: str
     linear: EngineClient | None
     prompts: tuple[str, ...] = PROMPTS
+    answer_tokens: int = ANSWER_TOKENS
     positions: int = 32
     """Of an answer, that are derived again."""
     _answers: list[Completion] = field(default_factory=list)
@@ -54,7 +55,7 @@ class Session:
         """A greedy answer from a cold cache; `to_the_end` goes on after the end of sequence."""
         engine.flush_cache(wait=IDLE_SECONDS)
         options = {"ignore_eos": True} if to_the_end else {}
-        return engine.chat(prompt, model=self.served_name, max_tokens=ANSWER_TOKENS, **options)
+        return engine.chat(prompt, model=self.served_name, max_tokens=self.answer_tokens, **options)
 
     def acceptance(self) -> Acceptance | None:
         return merged(Acceptance.of(answer.meta) for answer in self.answers())

@@ -42,12 +42,20 @@ _QUICK = (determinism, rederivation)
 _QUICK_PROMPTS = PROMPTS[:2]
 """Code and an explanation: a second or two of a GPU each, and twice for determinism."""
 
+_QUICK_TOKENS = 64
 _QUICK_POSITIONS = 8
 
 
 def run_quick(engine: EngineClient, *, served_name: str) -> list[Outcome]:
     """What tells a wrong state or kernel in a few answers, whatever the model; for every start."""
-    session = Session(engine, served_name, None, _QUICK_PROMPTS, _QUICK_POSITIONS)
+    session = Session(
+        engine,
+        served_name,
+        None,
+        prompts=_QUICK_PROMPTS,
+        answer_tokens=_QUICK_TOKENS,
+        positions=_QUICK_POSITIONS,
+    )
     return [_run(module.CHECK, module.check, session, []) for module in _QUICK]
 
 

@@ -178,7 +178,7 @@ def test_an_image_without_the_patch_set_or_that_is_missing_is_refused(
     assert f"ddtree requires the patch set, and image {images.UNPATCHED} has none" in said
     operator.serves("gpu1", gpu1, container="image: nowhere/none:1\n")
     said = refused(operator, *DEPLOY)
-    assert "image nowhere/none:1 is not there; on the host: `docker pull" in said
+    assert "image nowhere/none:1 is not there; `ddtree build gpu1` makes the project's own" in said
     assert gpu1.host.run("docker", "ps", "-aq") == ""
 
 

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from ddtree_ops_cli.profiles.schema import HostProfile
 from ddtree_ops_cli.services.inspection import how_it_ended, instance, kept_name, neighbour, own
 from tests.services.test_labels import LABELS
 
+HOST = HostProfile(
+    description="a host", runtime="docker", address="gpu.example.com", user="ops", port=2222,
+    model="pair",
+)  # fmt: skip
 ID = "3f2a9c1b7d5e" + 52 * "0"
 ON_HOST = dataclasses.replace(LABELS, gpu=1, bind="0.0.0.0", port=30001, restart="unless-stopped")
 
@@ -77,7 +82,7 @@ def test_a_neighbour_has_a_name_and_the_ports_that_it_publishes() -> None:
 
 
 def read(found: Any, offset: float = 0.0) -> Any:
-    return instance(found, clock_offset_s=offset, tunnel=lambda port: f"tunnel to {port}")
+    return instance(found, HOST, clock_offset_s=offset)
 
 
 def test_times_are_told_by_this_machines_clock() -> None:
@@ -88,7 +93,8 @@ def test_times_are_told_by_this_machines_clock() -> None:
 def test_an_instance_says_where_it_is_and_how_it_is_reached() -> None:
     found = read(inspected())
     assert (found.state, found.identity) == ("running", "container 3f2a9c1b7d5e")
-    assert (found.url, found.tunnel) == ("http://127.0.0.1:30001", "tunnel to 30001")
+    assert found.url == "http://127.0.0.1:30001"
+    assert found.tunnel == "ssh -N -L 30001:127.0.0.1:30001 -p 2222 ops@gpu.example.com"
     assert found.environment == {"A": "1=2", "B": ""}
     assert found.stopped_at is None
 

@@ -7,7 +7,7 @@ container is somebody else's: it is named if it stands in the way, and never tou
 
 from __future__ import annotations
 
-import shlex
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -48,6 +48,10 @@ _SECTIONS = ("ports", "engine", "gpus")
 _NEVER: Any = {"Name": "no"}
 _FRESH_S = 3.0
 """How long what was read of the host is taken as true: one decision asks for it several times."""
+
+
+class _Gone(DdtreeError):
+    """A container that somebody removed."""
 
 
 class DockerRuntime:
@@ -165,13 +169,9 @@ class DockerRuntime:
 
     def ended(self, instance: Instance) -> str | None:
         try:
-            with self._api.asked(f"show {instance.title}"):
-                found = self._api.inspect_container(_id(instance))
-        except DdtreeError as error:
-            if isinstance(error.__cause__, NotFound):
-                return "its container is gone"
-            raise
-        return inspection.how_it_ended(found)
+            return inspection.how_it_ended(self._inspect(_id(instance)))
+        except _Gone as gone:
+            return gone.what
 
     def log_lines(self, gpu: int, *, last: int, follow: bool) -> Iterator[str]:
         identity = self._with_a_log(gpu)
@@ -213,14 +213,29 @@ class DockerRuntime:
 
     def _instances(self, role: str) -> list[Instance]:
         own, _ = self._containers()
-        return [self._instance(one.identity) for one in own if one.role == role]
+        found = []
+        for one in own:
+            if one.role == role:
+                # Somebody may remove it between the two questions.
+                with contextlib.suppress(_Gone):
+                    found.append(self._instance(one.identity))
+        return found
 
     def _instance(self, identity: str) -> Instance:
-        with self._api.asked("show a container"):
-            found = self._api.inspect_container(identity)
-        return inspection.instance(
-            found, clock_offset_s=self._api.clock_offset_s, tunnel=self._tunnel
-        )
+        found = self._inspect(identity)
+        ahead = self._api.clock_offset_s
+        return inspection.instance(found, self._host.value, clock_offset_s=ahead)
+
+    def _inspect(self, identity: str) -> dict[str, Any]:
+        """Raises _Gone for a container that is not there."""
+        try:
+            with self._api.asked("show a container"):
+                found: dict[str, Any] = self._api.inspect_container(identity)
+                return found
+        except DdtreeError as error:
+            if isinstance(error.__cause__, NotFound):
+                raise _Gone("its container is gone", where=self._where) from error
+            raise
 
     def _image(self, spec: ServiceSpec) -> Image:
         reference = image_reference(spec)
@@ -233,20 +248,12 @@ class DockerRuntime:
             raise DdtreeError(
                 f"image {reference} is not there",
                 where=self._where,
-                mend=f"on the host: `docker pull {reference}` or `docker load`; or name another "
-                "as container.image of the service",
+                mend=f"`ddtree build {self._host.name}` makes the project's own, `ddtree image "
+                "copy` brings one from another host; container.image of the service names it",
             ) from error
         config = found["Config"]
         labels = config.get("Labels") or {}
         return Image(reference, found["Id"], labels, config.get("User") or None)
-
-    def _tunnel(self, port: int) -> str:
-        """The user's own ssh, by the user's own configuration."""
-        host = self._host.value
-        login = f"{host.user}@{host.address}" if host.user else str(host.address)
-        way = ["-p", str(host.port)] if host.port else []
-        address = inspection.host_address(host.bind)
-        return shlex.join(["ssh", "-N", "-L", f"{port}:{address}:{port}", *way, login])
 
     def _facts(self) -> HostFacts:
         now = time.monotonic()
