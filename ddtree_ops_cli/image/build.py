@@ -90,7 +90,7 @@ def build(
         diagnosis = look_inside(
             api,
             identity,
-            _intent(wanted),
+            wanted.intent,
             version=wanted.arguments["VERSION"],
             device=wanted.device,
         )
@@ -111,13 +111,6 @@ def _discard(api: DockerApi, identity: str) -> None:
     with api.asked("remove the image that failed"):
         if not api.image(identity).get("RepoTags"):
             api.remove_image(identity, noprune=True)
-
-
-def _intent(plan: BuildPlan) -> dict[str, Any]:
-    return {
-        "patch_set": plan.arguments["PATCH_SET"],
-        **({"gpu_uuid": plan.gpu.uuid} if plan.gpu else {"arch": plan.recipe.arch}),
-    }
 
 
 def _built(api: DockerApi, plan: BuildPlan, context: Context, *, log: IO[str], say: Say) -> str:

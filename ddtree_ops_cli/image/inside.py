@@ -14,7 +14,7 @@ from ..hosts.facts import read_facts
 from ..hosts.unknown import Unknown
 from ..services.container import PATCH_SET_LABEL
 from .context import archive_of
-from .plan import chosen_gpu, device_request
+from .plan import chosen_gpu, device_request, meant_gpu
 from .transfer import sought
 from .wheel import requirements
 
@@ -74,7 +74,7 @@ def look_inside(
 def on_host(
     connection: Connection, reference: str, intent: Mapping[str, Any], *, version: str
 ) -> Diagnosis | None:
-    """The doctor in an image of a host, with one of its GPUs, an idle one if there is one.
+    """The doctor in an image of a host, with one of its idle GPUs if there is one.
 
     None if the host has no such image.
     """
@@ -88,7 +88,7 @@ def on_host(
         return None
     gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus
     gpu = chosen_gpu(gpus, engine)
-    meant = {**intent, **({"gpu_uuid": gpu.uuid} if gpu else {})}
+    meant = {**intent, **meant_gpu(gpu, gpus, engine)}
     labels = found["Config"].get("Labels") or {}
     if patch_set := labels.get(PATCH_SET_LABEL):
         meant["patch_set"] = patch_set

@@ -36,11 +36,15 @@ class BuildPlan:
     """With which the fresh image is tried."""
     device: Mapping[str, Any] | None
     """How its container asks Docker for that GPU."""
+    intent: Mapping[str, Any]
+    """What the doctor checks the fresh image for."""
 
     @property
     def steps(self) -> tuple[str, ...]:
         recipe = self.recipe
-        gpu = f"GPU {self.gpu.index} ({self.gpu.uuid})" if self.gpu else "no GPU"
+        gpu = "no GPU, since none is idle" if "no_gpu" in self.intent else "no GPU"
+        if self.gpu:
+            gpu = f"GPU {self.gpu.index} ({self.gpu.uuid})"
         but = f", but for {', '.join(recipe.accepted)}" if recipe.accepted else ""
         return (
             f"send {self.context_files} files, {self.context_bytes / 1e6:.1f} MB, as context "
@@ -95,13 +99,28 @@ def plan(
         needed_bytes=needed,
         gpu=gpu,
         device=device_request(gpu, facts.engine) if gpu else None,
+        intent={
+            "patch_set": labels["PATCH_SET"],
+            "arch": recipe.arch,
+            **meant_gpu(gpu, gpus, facts.engine),
+        },
     )
 
 
 def chosen_gpu(gpus: Sequence[Gpu], engine: ContainerEngine) -> Gpu | None:
-    """The first idle GPU, else the first; none where no container can have one."""
+    """The first idle GPU: a trial takes memory that a service counts on. None if there is none, or
+    no container can have one."""
     idle = [gpu for gpu in gpus if not gpu.holders]
-    return next(iter((*idle, *gpus)), None) if engine.gpu_access else None
+    return idle[0] if idle and engine.gpu_access else None
+
+
+def meant_gpu(gpu: Gpu | None, gpus: Sequence[Gpu], engine: ContainerEngine) -> dict[str, Any]:
+    """For the doctor in a container: which GPU it should see, or why it sees none."""
+    if gpu is not None:
+        return {"gpu_uuid": gpu.uuid}
+    if gpus and engine.gpu_access:
+        return {"no_gpu": "every GPU of the host is in use, so none was taken for this look"}
+    return {}
 
 
 def device_request(gpu: Gpu, engine: ContainerEngine) -> dict[str, Any]:

@@ -132,3 +132,11 @@ def test_a_local_version_satisfies_a_pin_and_another_patch_level_does_not() -> N
     assert "pinned-versions" not in failed(facts)
     facts["packages"]["versions"]["torch"] = "2.11.1+cu130"
     assert "pinned-versions" in failed(facts)
+
+
+def test_a_container_that_was_given_no_gpu_on_purpose_is_not_blamed_for_it() -> None:
+    facts = healthy()
+    facts["gpus"] = {"exit_code": 6, "unknown": "No devices were found"}
+    assert "driver-answers" in failed(facts)
+    facts["intent"]["no_gpu"] = "every GPU is in use"
+    assert "driver-answers" not in failed(facts)

@@ -37,7 +37,7 @@ def planned(
 ) -> BuildPlan:
     return plan(
         "gpu1", recipe, digest="c0ffee" * 10, size=80_000_000, files=3900,
-        labels={"VERSION": "1"}, facts=facts, base=base,
+        labels={"VERSION": "1", "PATCH_SET": "b8"}, facts=facts, base=base,
     )  # fmt: skip
 
 
@@ -65,8 +65,24 @@ def test_deepgemm_is_off_on_blackwell_alone(archs: str, deepgemm: str) -> None:
 def test_a_host_whose_containers_get_no_gpu_tries_the_image_without_one() -> None:
     engine = replace(ENGINE, gpu_access=())
     made = planned(replace(FACTS, engine=engine))
-    assert made.gpu is None
-    assert "with no GPU;" in made.steps[2]
+    assert made.gpu is made.device is None
+    assert "with no GPU" in made.steps[2]
+    assert "no_gpu" not in made.intent  # nothing excuses what the doctor will miss
+
+
+def test_a_gpu_in_use_is_left_alone_and_the_doctor_told_why_it_sees_none() -> None:
+    made = planned(replace(FACTS, gpus=(gpu(0, Holder(7, "ops", "python3", 900)),)))
+    assert made.gpu is made.device is None
+    assert "every GPU of the host is in use" in made.intent["no_gpu"]
+
+
+def test_the_doctor_checks_for_the_gpu_it_got_and_what_the_image_is_built_for() -> None:
+    assert planned().intent == {"patch_set": "b8", "arch": 120, "gpu_uuid": "GPU-1"}
+    assert planned().device == {
+        "Driver": "nvidia",
+        "DeviceIDs": ["GPU-1"],
+        "Capabilities": [["gpu"]],
+    }
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Facts:
     def intent(self) -> Mapping[str, Any]:
         """What is to run: `arch` (120), `gpu_uuid`, `algorithm`, `attention_backend`, `patch_set`
         (its hash), `lock` (versions by package), `container` (True where a container is meant),
-        `folders` (whose disks matter), `lone_gpu`. Each may be absent."""
+        `folders` (whose disks matter), `no_gpu` (why none was given). Each may be absent."""
         found: Mapping[str, Any] = self._document["intent"]
         return found
 

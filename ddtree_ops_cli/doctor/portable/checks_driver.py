@@ -16,6 +16,8 @@ _OLDEST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
 def _driver_answers(facts: Facts) -> Iterator[str]:
     gpus = facts.peek("gpus")
+    if reason := facts.intent.get("no_gpu"):
+        raise NotChecked(str(reason))
     if "unknown" in gpus:
         yield f"nvidia-smi (exit code {gpus.get('exit_code')}): {gpus['unknown']}"
     elif not gpus.get("cards"):
