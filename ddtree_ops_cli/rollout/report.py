@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DdtreeError
 from ..output import machine, tables
 from ..output.console import data, fail, note, speaking_of
-from ..services.container import Container
 from ..services.drift import Drift, drift
 from ..services.overview import summary
 from .plan import Plan
 from .run import Outcome
+
+if TYPE_CHECKING:
+    from ..services.container import Container
 
 _ACCESS = {"gpus": "--gpus", "cdi": "CDI"}
 

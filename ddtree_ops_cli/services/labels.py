@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from .container import Container
 from .spec import ServiceSpec
+
+if TYPE_CHECKING:
+    from .container import Container
 
 PREFIX = "dev.ddtree."
 _DECLARED = ("spec_hash", "gpu_uuid", "image_digest")

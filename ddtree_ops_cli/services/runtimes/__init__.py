@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ..container import Container
 from ..labels import Labels
 from ..spec import ServiceSpec
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from ...hosts.state import HostState
     from ...profiles.load import Loaded
     from ...profiles.schema import HostProfile
+    from ..container import Container
 
 
 @dataclass(frozen=True, slots=True)
