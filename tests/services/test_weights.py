@@ -80,7 +80,7 @@ def spec(target: str | Path, drafter: str | Path | None, **more: Any) -> Service
 def container(mounts: tuple[str, ...]) -> ContainerSpec:
     return ContainerSpec(
         image=None, command=("python3",), restart="no", shm_size="16g", ulimits=(), user=None,
-        env=(), mounts=mounts, kernel_cache="/var/cache/ddtree", gpu_access="auto",
+        memory=None, env=(), mounts=mounts, kernel_cache="/var/cache/ddtree", gpu_access="auto",
     )  # fmt: skip
 
 
