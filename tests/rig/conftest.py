@@ -167,8 +167,8 @@ class Operator:
         return self.home / ".ssh/known_hosts"
 
     def configure(self, text: str = "", *, fast: bool = True) -> None:
-        """`fast` notices a cut link after a second."""
-        quick = "Host *\nServerAliveInterval 0.3\nServerAliveCountMax 3\nConnectTimeout 3\n"
+        """`fast` notices a cut link after seconds; a busy machine may be as late with an answer."""
+        quick = "Host *\nServerAliveInterval 1\nServerAliveCountMax 4\nConnectTimeout 5\n"
         last = f"\nHost *\nIdentityFile {self.key}\nUser ops\nHashKnownHosts no\n"
         (self.home / ".ssh/config").write_text(text + "\n" + (quick if fast else "") + last)
 

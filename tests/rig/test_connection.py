@@ -309,7 +309,7 @@ def test_a_link_cut_during_a_command(rig: Rig, gpu1: Box, operator: Operator) ->
         begin = time.monotonic()
         with pytest.raises(HostUnreachable, match="was cut while `sleep` ran"):
             way.run(["sleep", "30"])
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20
         timer.join()
         rig.plug(gpu1.cable, up=True)
         assert way.run(["echo", "back"]).out == "back\n"
