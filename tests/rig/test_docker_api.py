@@ -82,6 +82,7 @@ def test_the_end_of_what_is_sent_is_told_while_the_answer_still_comes(api: Docke
     count = "import sys; print(len(sys.stdin.buffer.read()), flush=True)"
     there = container(api, "python3", "-c", count, OpenStdin=True, StdinOnce=True)
     attached = api.attach_socket(there, params={"stdin": 1, "stdout": 1, "stream": 1})
+    attached.settimeout(20)
     api.start(there)
     attached._sock.sendall(BYTES[:3_000_000])
     attached._sock.shutdown(socket.SHUT_WR)
