@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ddtree_ops_cli.lab.decode import Engine, Speculation
 from tests.sglang_cpu.engine import FAULTS, plant
-from tests.sglang_cpu.reference import Prompts, dense_prompts, greedy, lively_prompts
+from tests.sglang_cpu.reference import Prompts, dense_prompts, greedy, lab_steps, lively_prompts
 from tests.sglang_cpu.server import Server, serving
 from tests.sglang_cpu.test_server import NO_OVERLAP, NO_RADIX, tree
 
@@ -40,8 +41,12 @@ def test_a_fault_of_the_recurrent_layers_changes_the_tokens(
     tokens = 12
     prompts = lively_prompts(*hybrid, tokens, budget=8)[:1]
     faulty = faulty_server(fault, engine, hybrid, 8, tmp_path)
+    expected = greedy(hybrid[0], prompts, tokens)
+    lab = Engine.load(*hybrid, Speculation("DDTREE", budget=8))
+    steps = [lab_steps(lab, prompt, tokens) for prompt in prompts]
+    assert expected == [[token for step in each for token in step.tokens] for each in steps]
     answers = answers_of(faulty, prompts, tokens)
-    assert answers != greedy(hybrid[0], prompts, tokens)
+    assert answers != expected
 
 
 @pytest.mark.parametrize("fault", ON_DENSE)

@@ -23,6 +23,7 @@ def _before_torchvision():
 
 def _before_sglang():
     import torch
+    from torch.utils._device import _device_constructors
 
     on_device = torch.Tensor.record_stream
 
@@ -32,7 +33,9 @@ def _before_sglang():
 
     torch.Tensor.record_stream = record_stream
 
-    # Nothing pins memory without a GPU.
+    # Nothing pins memory without a GPU. A device as a context (transformers loads in one) knows by
+    # identity which functions make tensors: it lists them before one is replaced.
+    _device_constructors()
     make = torch.tensor
     torch.tensor = lambda *values, pin_memory=False, **options: make(*values, **options)
     torch.cpu.device = lambda *_args, **_kwargs: contextlib.nullcontext()
