@@ -125,12 +125,12 @@ def docker_hosts(rig: Rig, images: Path) -> DockerHosts:
 
 
 def _emptied(box: Box) -> Iterator[Box]:
-    """After the test there is no container, no volume and no fault left."""
+    """After the test there is no container, no volume, no audit log and no fault left."""
     yield box
     host = box.host
     host.run(
         "sh", "-c", "docker ps -aq | xargs -r docker rm -f -v; docker volume prune -af"
-        "; rm -f /etc/rig-nvidia-smi"
+        "; rm -rf /etc/rig-nvidia-smi /home/ops/.local/state/ddtree"
     )  # fmt: skip
 
 
