@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, DryRun, Host
+from .options import AsJson, DryRun, Host, LockWait
 
 if TYPE_CHECKING:
     from ..image.plan import BuildPlan
@@ -51,6 +51,7 @@ def build(
             help="Tag the image though this blocking check fails in it. Repeat it for more.",
         ),
     ] = None,
+    lock_wait: LockWait = 0.0,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -66,6 +67,7 @@ def build(
     from ..errors import UsageError
     from ..hosts.connection import Connections
     from ..hosts.docker_api import DockerApi
+    from ..hosts.state import HostState
     from ..image.build import build as made
     from ..image.build import new_log, prepared
     from ..image.context import assembled
@@ -75,6 +77,7 @@ def build(
     from ..output.console import data, note
     from ..output.progress import step
     from ..profiles.locate import Library
+    from ..rollout.audit import at_build
 
     settings: Settings = ctx.obj
     recipe = recipe_of(
@@ -96,7 +99,12 @@ def build(
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         file = new_log(user_state_path("ddtree") / "builds", host, stamp)
         note(f"the log is {file}")
-        with file.open("w") as log, step(f"build {recipe.tag}") as say:
+        state = HostState(connection, loaded.value.state_directory)
+        with (
+            at_build(state, purpose=f"build {recipe.tag}", wait_s=lock_wait),
+            file.open("w") as log,
+            step(f"build {recipe.tag}") as say,
+        ):
             identity = made(DockerApi(connection), plan, context, log=log, say=say)
     if as_json:
         machine.write(

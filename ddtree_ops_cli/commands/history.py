@@ -58,7 +58,7 @@ def history(
             ("at", "run", "who", "command", "GPU", "service", "result", "detail"),
             [
                 (found.at, found.run, found.who, found.command, found.gpu, found.service,
-                 found.result or ("going on" if f"gpu-{found.gpu}" in held else "cut off"),
+                 found.result or ("going on" if found.lock in held else "cut off"),
                  found.detail or (found.last if found.result is None else None))
                 for found in runs
             ],

@@ -31,6 +31,8 @@ _READ = r"""
 case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac
 [ ! -e "$dir/audit.jsonl" ] || tail -n "$2" -- "$dir/audit.jsonl"
 """
+BUILD = "build"
+"""The lock of a host for a build; a GPU's is called gpu-N."""
 _COME_BACK_S = 30.0
 _LINES = 2000
 """That are read from the end of the log: some hundred runs."""
@@ -89,6 +91,23 @@ def at_work(runtime: Runtime, gpu: int, *, purpose: str, wait_s: float = 0.0) ->
         yield Journal(lock)
 
 
+@contextmanager
+def at_build(state: HostState, *, purpose: str, wait_s: float) -> Iterator[None]:
+    """The lock of a host for a build, with its begin and its end in the audit log."""
+    with hold(state, BUILD, purpose=purpose, wait_s=wait_s) as lock:
+        journal = Journal(lock)
+        journal.begin(command=purpose, playbook="build", gpu=None, service=None)
+        try:
+            yield
+        except DdtreeError as error:
+            journal.end("failed", str(error))
+            raise
+        except KeyboardInterrupt:
+            journal.end("interrupted")
+            raise
+        journal.end("done")
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One command's work on a host, as the audit log tells it."""
@@ -108,6 +127,11 @@ class Run:
     last: str
     """The last step in the log, and how far it came: `wait-ready begin`."""
     events: tuple[dict[str, Any], ...]
+
+    @property
+    def lock(self) -> str:
+        """The name of the lock that it was done under."""
+        return BUILD if self.gpu is None else f"gpu-{self.gpu}"
 
 
 def history(state: HostState) -> list[Run]:
@@ -144,7 +168,7 @@ def unfinished(state: HostState) -> list[Run]:
     last = {run.gpu: run for run in runs if run.gpu is not None}
     open_ends = [run for run in last.values() if run.result is None]
     held = {holder.name for holder in holders(state) if holder.held} if open_ends else set()
-    return [run for run in open_ends if f"gpu-{run.gpu}" not in held]
+    return [run for run in open_ends if run.lock not in held]
 
 
 def told(run: Run, host: str) -> str:

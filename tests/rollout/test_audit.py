@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 
+from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.hosts.connection import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
-from ddtree_ops_cli.rollout.audit import Journal, cut_off, history, runs_of, told, unfinished
-from ddtree_ops_cli.rollout.lock import hold
+from ddtree_ops_cli.rollout.audit import (
+    Journal,
+    at_build,
+    cut_off,
+    history,
+    runs_of,
+    told,
+    unfinished,
+)
+from ddtree_ops_cli.rollout.lock import hold, holders
 
 
 def begin(run: str, gpu: int = 1, **more: Any) -> str:
@@ -72,6 +81,18 @@ def test_a_run_whose_lock_is_held_goes_on_and_is_not_unfinished(tmp_path: Path) 
         assert unfinished(state) == []
     [run] = unfinished(state)
     assert "`ddtree rollback here --gpu 1`" in told(run, "here")
+
+
+def test_a_build_is_written_down_under_a_lock_of_its_own(tmp_path: Path) -> None:
+    state = HostState(ThisMachine("here"), str(tmp_path))
+    with at_build(state, purpose="build x:1", wait_s=0):
+        [holder] = holders(state)
+        assert (holder.name, holder.held, holder.purpose) == ("build", True, "build x:1")
+    with pytest.raises(DdtreeError), at_build(state, purpose="build x:2", wait_s=0):
+        raise DdtreeError("no space")
+    done, failed = history(state)
+    assert (done.command, done.lock, done.result) == ("build x:1", "build", "done")
+    assert (failed.result, failed.detail) == ("failed", "no space")
 
 
 def test_what_a_journal_writes_is_read_back_with_the_hosts_time(tmp_path: Path) -> None:
