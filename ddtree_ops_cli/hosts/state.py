@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from .connection import Completed, Shell
 from .dialogue import Dialogue
 
+_DIRECTORY = 'case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac\n'
+
 
 @dataclass(frozen=True, slots=True)
 class HostState:
@@ -16,11 +18,11 @@ class HostState:
     """An absolute path on the host, or one below the login's home that begins with `~/`."""
 
     def run(self, script: str, *words: str) -> Completed:
-        """Run a POSIX shell script with the directory as $1 and the words after it."""
+        """Run a POSIX shell script, to which $dir is the directory; its words begin at $2."""
         return self.shell.run(self._argv(script, words))
 
     def converse(self, script: str, *words: str) -> AbstractContextManager[Dialogue]:
         return self.shell.converse(self._argv(script, words))
 
     def _argv(self, script: str, words: tuple[str, ...]) -> list[str]:
-        return ["sh", "-c", script, "ddtree", self.directory, *words]
+        return ["sh", "-c", _DIRECTORY + script, "ddtree", self.directory, *words]

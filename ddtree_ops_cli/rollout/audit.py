@@ -28,7 +28,6 @@ Event = Literal["begin", "done", "failed", "undone", "stuck"]
 Result = Literal["done", "failed", "interrupted"]
 
 _READ = r"""
-case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac
 [ ! -e "$dir/audit.jsonl" ] || tail -n "$2" -- "$dir/audit.jsonl"
 """
 BUILD = "build"

@@ -31,7 +31,6 @@ _RETRY_S = 1.0
 _HOLD = r"""
 exec 2>&1
 umask 002
-case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac
 lock=$dir/locks/$2 log=$dir/audit.jsonl
 command -v flock >/dev/null || { echo 'flock is missing: install util-linux'; exit 1; }
 mkdir -p -- "$dir/locks" || exit 1
@@ -48,7 +47,6 @@ done
 
 # Prints a line a lock: `held NAME {...}` or `free NAME {...}`, the latter with the last holder.
 _SHOW = r"""
-case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac
 for lock in "$dir"/locks/*; do
     [ -f "$lock" ] || continue
     state=held
@@ -62,7 +60,6 @@ done
 # Ends the shell that holds the lock, if that is the one with this pid.
 _BREAK = r"""
 exec 2>&1
-case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac
 lock=$dir/locks/$2
 flock -n "$lock" true && exit 0
 case $(head -n 1 -- "$lock") in
