@@ -7,20 +7,25 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, DryRun, Hosts, LockWait, MaxFailures, MaxParallel, Why
+from .options import (
+    AsJson,
+    Budget,
+    DryRun,
+    Hosts,
+    LockWait,
+    MaxFailures,
+    MaxParallel,
+    ModelProfile,
+    ServiceProfile,
+    Why,
+)
 
 
 def deploy(
     ctx: typer.Context,
     hosts: Hosts,
-    service: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="A service profile.  [default: the host's]"),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="A model profile.  [default: the service's or host's]"),
-    ] = None,
+    service: ServiceProfile = None,
+    model: ModelProfile = None,
     gpu: Annotated[
         int | None,
         typer.Option(
@@ -29,9 +34,7 @@ def deploy(
             help="GPU index.  [default: where the service is, or the first free]",
         ),
     ] = None,
-    budget: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Tree nodes to verify besides the root.")
-    ] = None,
+    budget: Budget = None,
     port: Annotated[
         int | None,
         typer.Option(

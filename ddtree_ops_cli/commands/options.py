@@ -47,3 +47,13 @@ MaxFailures = Annotated[
         "--max-failures", min=1, metavar="N", help="Begin no further host after so many failed."
     ),
 ]
+ServiceProfile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A service profile.  [default: the host's]")
+]
+ModelProfile = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A model profile.  [default: the service's or host's]"),
+]
+Budget = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Tree nodes to verify besides the root.")
+]

@@ -7,24 +7,16 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, Gpu, Host
+from .options import AsJson, Budget, Gpu, Host, ModelProfile, ServiceProfile
 
 
 def plan(
     ctx: typer.Context,
     host: Host,
     gpu: Gpu = None,
-    service: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="A service profile.  [default: the host's]"),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="A model profile.  [default: the service's or host's]"),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Tree nodes to verify besides the root.")
-    ] = None,
+    service: ServiceProfile = None,
+    model: ModelProfile = None,
+    budget: Budget = None,
     requests: Annotated[
         int | None,
         typer.Option(
