@@ -25,7 +25,9 @@ def history(
     From the audit log that the host itself keeps.
     """
     from ..errors import UsageError
+    from ..hosts.clock import warn_if_off
     from ..hosts.connection import Connections
+    from ..hosts.facts import read_clock
     from ..output import machine, tables
     from ..profiles.locate import Library
     from ..rollout.audit import history as read
@@ -35,6 +37,7 @@ def history(
     settings: Settings = ctx.obj
     with Connections() as connections:
         state = open_runtime(Library.default(settings.profiles).host(host), connections).state
+        warn_if_off(host, read_clock(state.shell))
         runs = [found for found in read(state) if gpu in (None, found.gpu)]
         held = {holder.name for holder in holders(state) if holder.held}
     if run is not None:

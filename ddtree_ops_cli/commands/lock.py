@@ -15,7 +15,9 @@ app = typer.Typer(help="Who is at work on a host: show, break.")
 @app.command()
 def show(ctx: typer.Context, host: Host, as_json: AsJson = False) -> None:
     """Show each lock of a host and who holds it, or held it last."""
+    from ..hosts.clock import warn_if_off
     from ..hosts.connection import Connections
+    from ..hosts.facts import read_clock
     from ..output import machine, tables
     from ..profiles.locate import Library
     from ..rollout.lock import holders
@@ -23,8 +25,9 @@ def show(ctx: typer.Context, host: Host, as_json: AsJson = False) -> None:
 
     settings: Settings = ctx.obj
     with Connections() as connections:
-        target = Library.default(settings.profiles).host(host)
-        found = holders(open_runtime(target, connections).state)
+        state = open_runtime(Library.default(settings.profiles).host(host), connections).state
+        warn_if_off(host, read_clock(state.shell))
+        found = holders(state)
     if as_json:
         machine.write(found)
         return

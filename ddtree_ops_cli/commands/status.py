@@ -25,6 +25,7 @@ def status(
     Below the table: where a service is not what its profiles say now, and what was cut off.
     """
     from ..errors import DdtreeError
+    from ..hosts.clock import Clock, warn_if_off
     from ..hosts.connection import Connections
     from ..hosts.fleet import conclude, each
     from ..output import machine
@@ -42,17 +43,24 @@ def status(
     targets = {host: library.host(host)} if host else library.targets()
     with Connections() as connections:
 
-        def look(at: Loaded[HostProfile]) -> tuple[list[Observed], list[Run]]:
+        def look(at: Loaded[HostProfile]) -> tuple[list[Observed], list[Run], Clock]:
             runtime = open_runtime(at, connections)
-            return survey(at, runtime, library), unfinished(runtime.state)
+            return survey(at, runtime, library), unfinished(runtime.state), runtime.clock
 
         found = each(targets, look)
     services = {name: r if isinstance(r, DdtreeError) else r[0] for name, r in found.items()}
     broken = {name: [] if isinstance(r, DdtreeError) else r[1] for name, r in found.items()}
+    clocks = {name: r[2] for name, r in found.items() if not isinstance(r, DdtreeError)}
+    for name, clock in clocks.items():
+        warn_if_off(name, clock)
     if as_json:
         machine.write(
             {
-                name: {**told_of, "unfinished": broken[name]}
+                name: {
+                    **told_of,
+                    "unfinished": broken[name],
+                    "clock_offset_s": round(clocks[name].offset_s) if name in clocks else None,
+                }
                 for name, told_of in document(services).items()
             }
         )

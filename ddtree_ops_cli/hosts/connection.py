@@ -47,7 +47,7 @@ class Completed:
     began_at: float
     """Seconds since the epoch on this machine's clock, when the command was sent."""
     first_output_at: float | None
-    """When its first output was here."""
+    """When its first output was here, at the latest."""
 
 
 class OutOfTime(DdtreeError):
@@ -316,9 +316,8 @@ class ThisMachine:
                 tuple(argv), -1, _text(late.stdout or b""), _text(late.stderr or b""), began, None
             )
             raise OutOfTime(so_far, self.name) from late
-        return Completed(
-            tuple(argv), done.returncode, _text(done.stdout), _text(done.stderr), began, None
-        )
+        out, err = _text(done.stdout), _text(done.stderr)
+        return Completed(tuple(argv), done.returncode, out, err, began, time.time())
 
 
 def _text(data: bytes | bytearray) -> str:

@@ -25,6 +25,7 @@ import docker
 
 from ..errors import DdtreeError
 from . import container_engine
+from .clock import THIS, Clock
 from .probe import printable
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class DockerApi(docker.APIClient):
         """One round trip, for the version. Raises what `asked` raises."""
         super().__init__(_BASE, version=_OLDEST, timeout=int(_TIMEOUT_S))
         self.where = f"host {connection.name}"
-        self.clock_offset_s = 0.0
-        """How far the host's clock is ahead, to a second: from the date of its last answer."""
+        self.clock = THIS
+        """The host's, by the date of its last answer."""
         # No proxy and no password of this machine is for the host.
         self.trust_env = False
         self.mount(_BASE, _Adapter(connection))
@@ -102,8 +103,10 @@ class DockerApi(docker.APIClient):
 
     def _read_clock(self, response: requests.Response, *_: Any, **__: Any) -> None:
         if date := response.headers.get("Date"):
-            # The header has no fractions: its middle is the best guess.
-            self.clock_offset_s = parsedate_to_datetime(date).timestamp() + 0.5 - time.time()
+            # The header has no fractions: the middle of its second is the best guess.
+            said, waited = parsedate_to_datetime(date).timestamp() + 0.5, response.elapsed
+            answered = time.time() - waited.total_seconds() / 2
+            self.clock = Clock(said - answered, 0.5 + waited.total_seconds() / 2)
 
 
 class _Adapter(HTTPAdapter):

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ..errors import DdtreeError
 from . import container_engine, gpus, probe
+from .clock import Clock
 from .connection import OutOfTime, Shell
 from .container_engine import ContainerEngine
 from .gpus import Gpu
@@ -29,14 +30,6 @@ class System:
     architecture: str
     release: str
     """Such as Debian GNU/Linux 13 (trixie)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    offset_s: float
-    """How far the host's clock is ahead of this machine's."""
-    uncertainty_s: float
-    """Half the round trip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +86,11 @@ def read_facts(shell: Shell, sections: tuple[str, ...] = probe.ALL) -> HostFacts
     return interpret(
         answers, sections, began_at=done.began_at, first_output_at=done.first_output_at
     )
+
+
+def read_clock(shell: Shell) -> Clock | Unknown:
+    """The host's clock alone. Raises HostUnreachable."""
+    return read_facts(shell, ("clock",)).clock
 
 
 def interpret(

@@ -6,13 +6,13 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ..output import tables
+from .clock import MEND
 from .facts import HostFacts
 from .gpus import Gpu, Holder
 from .trust import Trusted
 from .unknown import Unknown
 
 _GIB = 1 << 30
-_CLOCK_LIMIT_S = 2.0
 _GPU_COLUMNS = ("GPU", "name", "MiB used", "MiB total", "arch", "driver", "MIG", "ECC", "held by")
 
 
@@ -76,10 +76,7 @@ def _told(name: str, facts: HostFacts) -> str:
     if name == "system":
         return f"{fact.release}, {fact.kernel} {fact.architecture}, named {fact.hostname}"
     if name == "clock":
-        off = abs(fact.offset_s) > _CLOCK_LIMIT_S + fact.uncertainty_s
-        direction = "ahead of" if fact.offset_s > 0 else "behind"
-        told = f"{abs(fact.offset_s):.1f} s {direction} this machine's"
-        return told + ("; set it right (chrony or systemd-timesyncd)" if off else "")
+        return f"{fact}; {MEND}" if fact.is_off else f"{fact}"
     if name == "memory":
         return f"{_gib(fact.available_bytes)} of {_gib(fact.total_bytes)} available"
     if name == "disks":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
+from ..output.times import utc
 from ..profiles.load import Loaded
 from ..profiles.locate import Library
 from ..profiles.schema import HostProfile, ModelProfile, ServiceProfile
@@ -52,7 +52,7 @@ def prepare(
         spec,
         engine=launch.engine,
         deployer=me(),
-        deployed_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        deployed_at=utc(runtime.clock.now),
         profile_hash=_hash(host, service, model),
         container=launch.container,
     )

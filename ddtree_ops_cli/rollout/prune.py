@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,9 +24,10 @@ class Pruned:
 def choose(
     kept: Sequence[Instance], *, older_than_s: float, now: float, latest_too: bool
 ) -> list[Instance]:
-    """Which of the kept services to forget. Pure.
+    """Which of the kept services to forget, `now` by the host's clock. Pure.
 
-    The latest of each GPU is what a rollback needs: it is spared unless `latest_too`.
+    One that was stopped later than now, before that clock was set back, is as if stopped now. The
+    latest of each GPU is what a rollback needs: it is spared unless `latest_too`.
     """
     latest: dict[int, Instance] = {}
     for instance in kept:
@@ -37,7 +37,7 @@ def choose(
     return [
         instance
         for instance in kept
-        if now - (instance.stopped_at or 0) >= older_than_s
+        if max(0.0, now - (instance.stopped_at or 0)) >= older_than_s
         and (latest_too or latest[instance.labels.gpu] is not instance)
     ]
 
@@ -47,7 +47,7 @@ def prune(
 ) -> Pruned:
     """A GPU at which somebody works is left alone, with a warning."""
     kept = runtime.kept()
-    chosen = choose(kept, older_than_s=older_than_s, now=time.time(), latest_too=latest_too)
+    chosen = choose(kept, older_than_s=older_than_s, now=runtime.clock.now, latest_too=latest_too)
     forgotten: list[Instance] = [] if not dry_run else chosen
     for gpu in sorted({i.labels.gpu for i in chosen}) if not dry_run else ():
         mine = [i for i in chosen if i.labels.gpu == gpu]

@@ -73,8 +73,8 @@ def neighbour(entry: Mapping[str, Any]) -> Neighbour:
     return Neighbour(entry["Id"], _name(entry), ports)
 
 
-def instance(found: Mapping[str, Any], host: HostProfile, *, clock_offset_s: float) -> Instance:
-    """The answer of GET /containers/ID/json; the host's clock is ahead by `clock_offset_s`."""
+def instance(found: Mapping[str, Any], host: HostProfile) -> Instance:
+    """The answer of GET /containers/ID/json."""
     labels = Labels.from_mapping(found["Config"]["Labels"])
     state = found["State"]
     kept = found["Name"].lstrip("/") != container_name(labels.gpu)
@@ -87,10 +87,10 @@ def instance(found: Mapping[str, Any], host: HostProfile, *, clock_offset_s: flo
         state="kept" if kept else "running" if alive else "dead",
         identity=f"container {found['Id'][:12]}",
         url=f"http://{address}:{labels.port}",
-        started_at=_seconds(state["StartedAt"]) - clock_offset_s,
+        started_at=_seconds(state["StartedAt"]),
         argv=tuple(found["Config"]["Cmd"] or ()),
         environment=dict(entry.partition("=")[::2] for entry in found["Config"]["Env"] or ()),
-        stopped_at=_seconds(state["FinishedAt"]) - clock_offset_s if kept else None,
+        stopped_at=_seconds(state["FinishedAt"]) if kept else None,
         proven=policy == (labels.restart or "no"),
         tunnel=_tunnel(host, f"{labels.port}:{address}:{labels.port}"),
     )

@@ -52,7 +52,7 @@ class Labels:
     spec: str | None = None
     """What was decided, as JSON: what drift is told from."""
     deployed_at: str | None = None
-    """UTC by the deployer's clock, such as 2026-05-01T12:00:00Z."""
+    """UTC by the host's clock, such as 2026-05-01T12:00:00Z."""
     profile_hash: str | None = None
     """Hash of what the three profiles say; flags of the command line are not in it."""
     gpu_uuid: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -52,8 +51,8 @@ def _drift(host: Loaded[HostProfile], instance: Instance, library: Library) -> t
 
 def observe(runtime: Runtime, instance: Instance) -> Observed:
     """Ask the engine itself; a process that merely runs is not healthy."""
-    # A host's clock is known to half a second.
-    uptime = max(0.0, time.time() - instance.started_at)
+    # A host's clock is known to half a second, and may have been set since.
+    uptime = max(0.0, runtime.clock.now - instance.started_at)
     if instance.state == "dead":
         how = runtime.ended(instance) or "it just came back"
         hint = f"{how}; see `ddtree logs {instance.labels.host} --gpu {instance.labels.gpu}`"

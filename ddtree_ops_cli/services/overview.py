@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 from ..errors import DdtreeError, HostUnreachable
 from ..output import tables
 from ..output.console import note
+from ..output.times import duration
 from .observation import Observed
 from .runtimes import Instance
 
@@ -99,17 +99,6 @@ def _row(seen: Observed) -> list[object]:
         labels.budget,
         labels.port,
         f"{seen.health}: {seen.detail}" if seen.detail else seen.health,
-        None if seen.uptime_s is None else _duration(seen.uptime_s),
+        None if seen.uptime_s is None else duration(seen.uptime_s),
         None if seen.accept_length is None else f"{seen.accept_length:.2f}",
     ]
-
-
-def _duration(seconds: float) -> str:
-    """Two units at most, the way people say it: 12 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
-    whole = int(seconds)
-    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-    for (unit, size), (smaller, part) in pairwise(units):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"

@@ -270,4 +270,4 @@ def test_a_host_that_cannot_be_surveyed_is_shown_and_the_others_still_are(tiny: 
     assert done.returncode == 7
     document = json.loads(done.stdout)
     assert "did you mean process" in document["wrong"]["error"]
-    assert document["tiny"] == {"services": [], "unfinished": []}
+    assert document["tiny"] == {"services": [], "unfinished": [], "clock_offset_s": 0}

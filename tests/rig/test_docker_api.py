@@ -158,4 +158,4 @@ def test_an_error_of_docker_is_its_words_on_one_line(api: DockerApi) -> None:
 
 
 def test_the_hosts_clock_is_read_from_its_answers(api: DockerApi) -> None:
-    assert abs(api.clock_offset_s) < 2
+    assert abs(api.clock.offset_s) < 1 + api.clock.uncertainty_s

@@ -34,3 +34,9 @@ def test_age_decides_and_the_latest_of_each_gpu_is_spared(
     instances = [kept("new", 90), kept("old", 70), kept("older", 10), kept("other", 20, gpu=2)]
     found = choose(instances, older_than_s=older_than_s, now=100, latest_too=latest_too)
     assert [instance.identity for instance in found] == forgotten
+
+
+def test_what_was_stopped_before_the_hosts_clock_was_set_back_is_not_kept_for_ever() -> None:
+    future = kept("future", 5000)
+    assert choose([future], older_than_s=0, now=100, latest_too=True) == [future]
+    assert choose([future], older_than_s=1, now=100, latest_too=True) == []

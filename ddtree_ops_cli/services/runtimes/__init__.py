@@ -13,6 +13,7 @@ from ..labels import Labels
 from ..spec import ServiceSpec
 
 if TYPE_CHECKING:
+    from ...hosts.clock import Clock
     from ...hosts.connection import Connections
     from ...hosts.state import HostState
     from ...profiles.load import Loaded
@@ -32,12 +33,12 @@ class Instance:
     url: str
     """Where the host itself reaches the engine; `Runtime.reach` does from this machine."""
     started_at: float
-    """Seconds since the epoch, by this machine's clock."""
+    """Seconds since the epoch, by the host's clock."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     """What was added to the environment for it."""
     stopped_at: float | None = None
-    """When a kept one was stopped, in seconds since the epoch."""
+    """When a kept one was stopped, in seconds since the epoch by the host's clock."""
     proven: bool = True
     """Whether the deploy that started it came to its end."""
     tunnel: str | None = None
@@ -69,6 +70,11 @@ class Runtime(Protocol):
 
     def kinds(self) -> Mapping[int, str]:
         """What each GPU is, in words that are equal for equal ones."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The host's: how long ago something was there is reckoned by it."""
         ...
 
     state: HostState

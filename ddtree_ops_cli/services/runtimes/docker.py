@@ -38,6 +38,7 @@ from ..weights import read_weights
 from . import Instance, Launch
 
 if TYPE_CHECKING:
+    from ...hosts.clock import Clock
     from ...hosts.connection import Connection
     from ...hosts.container_engine import ContainerEngine
     from ...hosts.gpus import Gpu
@@ -68,6 +69,10 @@ class DockerRuntime:
 
     def kinds(self) -> Mapping[int, str]:
         return {gpu.index: f"{gpu.name}, {gpu.memory_total_mib} MiB" for gpu in self._gpus()}
+
+    @property
+    def clock(self) -> Clock:
+        return self._api.clock
 
     def held(self) -> Mapping[int, str]:
         own, neighbours = self._containers()
@@ -222,9 +227,7 @@ class DockerRuntime:
         return found
 
     def _instance(self, identity: str) -> Instance:
-        found = self._inspect(identity)
-        ahead = self._api.clock_offset_s
-        return inspection.instance(found, self._host.value, clock_offset_s=ahead)
+        return inspection.instance(self._inspect(identity), self._host.value)
 
     def _inspect(self, identity: str) -> dict[str, Any]:
         """Raises _Gone for a container that is not there."""

@@ -24,6 +24,7 @@ import psutil
 from platformdirs import user_state_path
 
 from ...errors import DdtreeError
+from ...hosts.clock import THIS, Clock
 from ...hosts.connection import ThisMachine
 from ...hosts.state import HostState
 from ...interrupts import deferred
@@ -44,6 +45,10 @@ class ProcessRuntime:
         self.gpus = gpus
         self._root = user_state_path("ddtree") / "hosts" / host
         self.state = HostState(ThisMachine(host), str(self._root))
+
+    @property
+    def clock(self) -> Clock:
+        return THIS
 
     def kinds(self) -> Mapping[int, str]:
         return dict.fromkeys(range(self.gpus), "this machine")
