@@ -16,9 +16,14 @@ _TELLING = re.compile(
     r"|undefined symbol|no kernel image|requires|unsupported|unrecognized|invalid|xid",
     re.IGNORECASE,
 )
+# SGLang writes these at every start: all its options, whose names are full of such words, and each
+# model class whose optional packages are not there.
+_USUAL = re.compile(r"server_args=ServerArgs\(|Ignore import error when loading")
 _FRAME = re.compile(r'^\s+File ".*", line \d+|^\s{4,}\S')
 _END = 5
 """The last lines are shown whatever they say."""
+_WIDTH = 400
+"""Characters of a line."""
 
 
 def plain(line: str) -> str:
@@ -35,14 +40,16 @@ def telling(lines: Sequence[str], *, most: int = 20) -> list[str]:
     gap is marked with `...`.
     """
     if len(lines) <= most:
-        return list(lines)
+        return [_cut(line) for line in lines]
     chosen: list[int] = []
     seen: set[str] = set()
     for at, line in enumerate(lines):
         last_frame = (
             _FRAME.match(line) and at + 1 < len(lines) and not lines[at + 1].startswith(" ")
         )
-        wanted = last_frame or (_TELLING.search(line) and not _FRAME.match(line))
+        wanted = last_frame or (
+            _TELLING.search(line) and not _FRAME.match(line) and not _USUAL.search(line)
+        )
         key = re.sub(r"\d+", "0", line).strip()
         if (wanted and key not in seen) or (at >= len(lines) - _END and line.strip()):
             seen.add(key)
@@ -54,5 +61,9 @@ def telling(lines: Sequence[str], *, most: int = 20) -> list[str]:
     for number, at in enumerate(chosen):
         if at > (chosen[number - 1] + 1 if number else 0):
             shown.append("...")
-        shown.append(lines[at])
+        shown.append(_cut(lines[at]))
     return shown
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[:_WIDTH]} ..."

@@ -57,6 +57,23 @@ def test_the_first_error_outlives_the_flood_that_it_causes() -> None:
     assert len([line for line in said if line != "..."]) == 10
 
 
+def test_what_sglang_writes_at_every_start_does_not_hide_the_cause() -> None:
+    options = "[10:00:00] server_args=ServerArgs(abort_on_priority=False, requires_grad=False)"
+    # Each class is another line; a start of SGLang 0.5.17 has some of them.
+    classes = [
+        f"[10:00:01] Ignore import error when loading sglang.srt.models.{name}: No module named x"
+        for name in ("inkling", "midashenglm", *(f"model_{chr(97 + n)}" for n in range(20)))
+    ]
+    said = telling([options, *classes, *LOADING, TRACEBACK[-1], *LOADING[:3]], most=10)
+    assert said == ["...", LOADING[-1], TRACEBACK[-1], *LOADING[:3]]
+
+
+@pytest.mark.parametrize("before", [0, 60])
+def test_a_line_without_end_is_cut(before: int) -> None:
+    [*_, last] = telling([*LOADING[:before], "error: " + 5000 * "x"])
+    assert last == "error: " + 393 * "x" + " ..."
+
+
 def test_what_is_repeated_is_told_once() -> None:
     again = [f"[00:00:{n:02}] Xid 79 error at step {n}" for n in range(50)]
     assert telling([*again, *LOADING]) == [again[0], "...", *LOADING[-5:]]
