@@ -29,6 +29,8 @@ EXIT_CODES = {
 COMMANDS = [
     *("deploy", "plan", "status", "smoke", "bench", "logs", "stop", "doctor", "version"),
     *("build", "image list", "image copy", "image prune", "image lock", "image diff"),
+    *("rollback", "history", "prune", "lock show", "lock break"),
+    *("playbook list", "playbook show", "playbook plan"),
     *("hosts list", "hosts add", "hosts facts", "hosts trust"),
     *("profile list", "profile show", "profile check"),
 ]
@@ -59,12 +61,13 @@ def test_the_command_line_is_read_without_loading_what_only_commands_need() -> N
     assert out.strip() == "[]"
 
 
-@pytest.mark.parametrize("group", ["", "hosts", "image", "profile", "patch"])
+@pytest.mark.parametrize("group", ["", "hosts", "image", "profile", "patch", "playbook", "lock"])
 def test_help_lists_every_command_with_a_whole_sentence(ddtree: Ddtree, group: str) -> None:
     done = ddtree(*group.split(), "--help")
     assert done.returncode == 0
     listed = done.stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()
-    here = {command.removeprefix(group).split()[0] for command in COMMANDS if group in command}
+    within = f"{group} " if group else ""
+    here = {c.removeprefix(within).split()[0] for c in COMMANDS if c.startswith(within)}
     assert {line.split()[0] for line in listed} >= here
     for line in listed:
         command, *sentence = line.split()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..settings import Settings
-from .options import AsJson, DryRun, Host, LockWait
+from .options import AsJson, DockerHost, DryRun, LockWait
 
 if TYPE_CHECKING:
     from ..image.plan import BuildPlan
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def build(
     ctx: typer.Context,
-    host: Host,
+    host: DockerHost,
     base: Annotated[
         str | None,
         typer.Option(metavar="IMAGE", help="Image to start from.  [default: the Dockerfile's]"),

@@ -7,23 +7,13 @@ from typing import Annotated
 import typer
 
 from ..settings import Settings
-from .options import (
-    AsJson,
-    Budget,
-    DryRun,
-    Hosts,
-    LockWait,
-    MaxFailures,
-    MaxParallel,
-    ModelProfile,
-    ServiceProfile,
-    Why,
-)
+from .options import Budget, Change, ModelProfile, ServiceProfile, changes
 
 
+@changes
 def deploy(
     ctx: typer.Context,
-    hosts: Hosts,
+    change: Change,
     service: ServiceProfile = None,
     model: ModelProfile = None,
     gpu: Annotated[
@@ -52,12 +42,6 @@ def deploy(
             "recurrent state apart. Without effect on an engine that is exact.",
         ),
     ] = False,
-    why: Why = "",
-    lock_wait: LockWait = 0.0,
-    max_parallel: MaxParallel = 16,
-    max_failures: MaxFailures = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
 ) -> None:
     """Start a service and prove that it generates.
 
@@ -66,20 +50,13 @@ def deploy(
     """
     from ..profiles.locate import Library
     from ..rollout.deployment import Request
-    from ..rollout.many import Spread, carry_out
-    from ..rollout.run import Manner
     from ..rollout.run import deploy as deploy_on
     from ..services.spec import Overrides
 
     settings: Settings = ctx.obj
     library = Library.default(settings.profiles)
     asked = Request(service, model, gpu, Overrides(budget, port, allow_hybrid_unsafe))
-    manner = Manner(dry_run, lock_wait, why)
-    carry_out(
+    change.carry_out(
         library,
-        hosts,
-        lambda host, runtime: deploy_on(library, host, runtime, asked, manner),
-        spread=Spread(max_parallel, max_failures),
-        dry_run=dry_run,
-        as_json=as_json,
+        lambda host, runtime, manner: deploy_on(library, host, runtime, asked, manner),
     )

@@ -15,7 +15,7 @@ def doctor(
     ctx: typer.Context,
     host: Annotated[
         str | None,
-        typer.Argument(metavar="[HOST]", help="A host profile.  [default: this machine]"),
+        typer.Argument(metavar="HOST", help="A host profile.  [default: this machine]"),
     ] = None,
     only_list: Annotated[
         bool, typer.Option("--list", help="List the checks and what each prevents.")

@@ -14,7 +14,9 @@ def history(
     ctx: typer.Context,
     host: Host,
     gpu: Gpu = None,
-    run: Annotated[str | None, typer.Option(metavar="ID", help="Each event of this run.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show each event of this run.")
+    ] = None,
     last: Annotated[
         int, typer.Option("--lines", min=1, metavar="N", help="Runs to show, the latest last.")
     ] = 20,
@@ -22,7 +24,7 @@ def history(
 ) -> None:
     """Show who did what on a host, and when.
 
-    From the audit log that the host itself keeps.
+    From the audit log that the host itself keeps, by its own clock (UTC).
     """
     from ..errors import UsageError
     from ..hosts.clock import warn_if_off

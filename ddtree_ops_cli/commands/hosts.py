@@ -70,12 +70,16 @@ def list_hosts(
 @app.command()
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What you will call the host.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What you will call the host.")],
     address: Annotated[
-        str, typer.Option(help="Host name, IP address or name from your SSH configuration.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Host name, IP address or name from your SSH configuration."
+        ),
     ],
     user: Annotated[
-        str | None, typer.Option(help="Login name.  [default: your SSH configuration's]")
+        str | None,
+        typer.Option(metavar="USER", help="Login name.  [default: your SSH configuration's]"),
     ] = None,
     port: Annotated[
         int | None,
@@ -90,7 +94,8 @@ def add(
         str, typer.Option("--from", metavar="HOST", help="The host profile to copy.")
     ] = "ct200",
     model: Annotated[
-        str | None, typer.Option(help="Model profile to serve.  [default: the copied one's]")
+        str | None,
+        typer.Option(metavar="NAME", help="Model profile to serve.  [default: the copied one's]"),
     ] = None,
     dry_run: DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,

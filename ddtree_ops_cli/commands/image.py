@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..settings import Settings
-from .options import AsJson, DryRun, Host
+from .options import AsJson, DockerHost, DryRun
 
 if TYPE_CHECKING:
     from ..hosts.connection import Connections
@@ -23,7 +23,7 @@ _Image = Annotated[
 
 
 @app.command("list")
-def list_images(ctx: typer.Context, host: Host, as_json: AsJson = False) -> None:
+def list_images(ctx: typer.Context, host: DockerHost, as_json: AsJson = False) -> None:
     """List the project's images on a host, and which of them are in use."""
     from ..hosts.connection import Connections
     from ..image.store import owned
@@ -88,7 +88,9 @@ def copy(
 
 
 @app.command()
-def prune(ctx: typer.Context, host: Host, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+def prune(
+    ctx: typer.Context, host: DockerHost, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
     """Remove the project's images that nothing uses.
 
     What has a tag, is in use by a container, or is not of this project stays.
@@ -117,7 +119,7 @@ def prune(ctx: typer.Context, host: Host, dry_run: DryRun = False, as_json: AsJs
 @app.command()
 def lock(
     ctx: typer.Context,
-    host: Host,
+    host: DockerHost,
     image: _Image = None,
     output: Annotated[
         Path | None,

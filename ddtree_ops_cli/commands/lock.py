@@ -9,12 +9,15 @@ import typer
 from ..settings import Settings
 from .options import AsJson, DryRun, Host
 
-app = typer.Typer(help="Who is at work on a host: show, break.")
+app = typer.Typer(help="The locks, which say who is at work on a host: show, break.")
 
 
 @app.command()
 def show(ctx: typer.Context, host: Host, as_json: AsJson = False) -> None:
-    """Show each lock of a host and who holds it, or held it last."""
+    """Show each lock of a host and who holds it, or held it last.
+
+    Times are by the host's own clock (UTC).
+    """
     from ..hosts.clock import warn_if_off
     from ..hosts.connection import Connections
     from ..hosts.facts import read_clock
@@ -44,7 +47,9 @@ def show(ctx: typer.Context, host: Host, as_json: AsJson = False) -> None:
 def break_(
     ctx: typer.Context,
     host: Host,
-    name: Annotated[str, typer.Argument(metavar="LOCK", help="Like gpu-1; `lock show` has them.")],
+    name: Annotated[
+        str, typer.Argument(metavar="LOCK", help="Such as gpu-1; `ddtree lock show` lists them.")
+    ],
     dry_run: DryRun = False,
 ) -> None:
     """End what holds a lock.

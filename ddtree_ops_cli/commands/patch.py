@@ -12,7 +12,7 @@ from .options import AsJson, DryRun
 if TYPE_CHECKING:
     from ..patchset.apply import Outcome
 
-app = typer.Typer(help="The patch set for SGLang: apply, revert, diff.")
+app = typer.Typer(help="The patch set for SGLang: status, check, apply, revert, diff.")
 
 _Target = Annotated[
     Path,

@@ -38,7 +38,8 @@ def plan(
     """Show what of a service fits into a GPU's memory.
 
     Each part with its size, as the engine divides it, with the largest budget and the most
-    requests at once. Nothing is started. The weights must be on the host.
+    requests at once. Of the models the host needs config.json and the target's weight index only;
+    exit code 1 if the weights are not whole yet, or fit on no GPU. Nothing is started.
     """
     from ..output import machine
     from ..output.console import warn

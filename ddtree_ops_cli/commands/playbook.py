@@ -61,9 +61,10 @@ def plan(
     gpu: Gpu = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a playbook would do on a host now; the same as its command's --dry-run.
+    """Show what a playbook would do on hosts now.
 
-    `deploy` and `replace` are two ways of one command: what is on the GPU decides between them.
+    The same as --dry-run of its command. `deploy` and `replace` are two ways of one command: what
+    is on the GPU decides between them.
     """
     from ..errors import UsageError
     from ..profiles.locate import Library

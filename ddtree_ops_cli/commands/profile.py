@@ -17,7 +17,8 @@ app = typer.Typer(help="The profiles: list, show, check.")
 def list_profiles(
     ctx: typer.Context,
     kind: Annotated[
-        str | None, typer.Argument(help="hosts, models or services.  [default: all]")
+        str | None,
+        typer.Argument(metavar="KIND", help="hosts, models or services.  [default: all]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,12 +102,11 @@ def check(
     ctx: typer.Context,
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[FILE|DIR]...", help="What to check.  [default: the whole search path]"
-        ),
+        typer.Argument(metavar="FILE|DIR", help="What to check.  [default: the whole search path]"),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="hosts, models or services, where no folder tells it.")
+        str | None,
+        typer.Option(metavar="KIND", help="hosts, models or services, where no folder tells it."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -14,7 +14,10 @@ def prune(
     ctx: typer.Context,
     host: Host,
     older_than: Annotated[
-        float, typer.Option(min=0, metavar="HOURS", help="Only what was stopped so long ago.")
+        float,
+        typer.Option(
+            min=0, metavar="HOURS", help="Only what was stopped so long ago, by the host's clock."
+        ),
     ] = 24.0,
     latest_too: Annotated[
         bool,
