@@ -132,6 +132,16 @@ class Run:
         """The name of the lock that it was done under."""
         return BUILD if self.gpu is None else f"gpu-{self.gpu}"
 
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """The steps that it could not undo."""
+        return tuple(e["step"] for e in self.events if e.get("event") == "stuck")
+
+    @property
+    def half_done(self) -> bool:
+        """It left the GPU neither as it was nor as it should be, as far as the log knows."""
+        return self.result is None or bool(self.stuck)
+
 
 def history(state: HostState) -> list[Run]:
     """The latest runs, oldest first. Lines that were cut off by a full disk are left out."""
@@ -155,27 +165,32 @@ def runs_of(lines: Iterable[str]) -> list[Run]:
     return [_run(found) for found in events.values() if found[0].get("kind") == "begin"]
 
 
-def cut_off(runs: Iterable[Run], *, gpu: int) -> Run | None:
-    """The last run on a GPU, if it has no end. Only for who holds the lock: else it may go on."""
+def left_half_done(runs: Iterable[Run], *, gpu: int) -> Run | None:
+    """The last run on a GPU, if it is. Only for who holds the lock: else it may go on."""
     last = [run for run in runs if run.gpu == gpu][-1:]
-    return last[0] if last and last[0].result is None else None
+    return last[0] if last and last[0].half_done else None
 
 
 def unfinished(state: HostState) -> list[Run]:
-    """The runs that were cut off and not mended since, one a GPU at most."""
+    """The runs that were left half done and not mended since, one a GPU at most."""
     runs = history(state)
     last = {run.gpu: run for run in runs if run.gpu is not None}
-    open_ends = [run for run in last.values() if run.result is None]
+    open_ends = [run for run in last.values() if run.half_done]
     held = {holder.name for holder in holders(state) if holder.held} if open_ends else set()
     return [run for run in open_ends if run.lock not in held]
 
 
 def told(run: Run, host: str) -> str:
-    """What was cut off, and how it is mended."""
+    """What was left half done, and how it is mended."""
+    how = (
+        f"was cut off at {run.last or 'its begin'}"
+        if run.result is None
+        else f"{run.result} and could not undo {', '.join(run.stuck)}"
+    )
+    where = f"{host} --gpu {run.gpu}"
     return (
-        f"{run.command} by {run.who} at {run.at} was cut off at {run.last or 'its begin'}; "
-        f"`ddtree deploy {host} --gpu {run.gpu}` or `ddtree rollback {host} --gpu {run.gpu}` "
-        "mends it"
+        f"{run.command} by {run.who} at {run.at} {how}; "
+        f"`ddtree deploy {where}` or `ddtree rollback {where}` mends it"
     )
 
 

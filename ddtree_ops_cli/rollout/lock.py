@@ -38,7 +38,8 @@ exec 9<>"$lock" || exit 1
 flock -w 1 9 || { printf 'held '; head -n 1 -- "$lock"; exit 1; }
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 printf '{"pid":%s,"since":"%s",%s\n' $$ "$(now)" "$3" 2>/dev/null >"$lock"
-[ -z "$(tail -c 1 -- "$log" 2>/dev/null)" ] || echo >>"$log"
+[ -z "$(tail -c 1 -- "$log" 2>/dev/null)" ] || echo 2>/dev/null >>"$log" ||
+    { echo "$log cannot be written: is the disk full?"; exit 1; }
 echo taken
 while IFS= read -r line; do
     said=$({ printf '{"at":"%s",%s\n' "$(now)" "$line" >>"$log"; } 2>&1) && echo ok || echo "$said"
@@ -50,7 +51,8 @@ _SHOW = r"""
 for lock in "$dir"/locks/*; do
     [ -f "$lock" ] || continue
     state=held
-    flock -n "$lock" true && state=free
+    # Shared: two who look at once do not take each other for a holder.
+    flock -s -n "$lock" true && state=free
     printf '%s %s ' "$state" "${lock##*/}"
     head -n 1 -- "$lock"
     [ -s "$lock" ] || echo
@@ -61,12 +63,12 @@ done
 _BREAK = r"""
 exec 2>&1
 lock=$dir/locks/$2
-flock -n "$lock" true && exit 0
+flock -s -n "$lock" true && exit 0
 case $(head -n 1 -- "$lock") in
     '{"pid":'"$3",*) kill "$3" || exit 1 ;;
     *) echo 'somebody else took it meanwhile'; exit 1 ;;
 esac
-flock -w 5 "$lock" true || { echo 'it is still held'; exit 1; }
+flock -s -w 5 "$lock" true || { echo 'it is still held'; exit 1; }
 """
 
 

@@ -12,7 +12,7 @@ from ..profiles.schema import HostProfile
 from ..services.runtimes import Instance, Runtime
 from ..services.selection import select
 from .apply import apply, check
-from .audit import Run, at_work, cut_off, history, told
+from .audit import Run, at_work, history, left_half_done, told
 from .deployment import Request, chosen_gpu, prepare, prepare_rollback
 from .operations import Change
 from .plan import Plan, plan
@@ -76,6 +76,7 @@ def rollback(
         return _tried(planned, runtime)
     purpose = manner.purpose("rollback", host.name)
     with at_work(runtime, gpu, purpose=purpose, wait_s=manner.lock_wait_s) as journal:
+        _name_broken(runtime, host.name, gpu)
         planned = prepare_rollback(host, runtime, gpu, to=to)
         apply(planned, runtime, journal, command=purpose)
         return Outcome(planned, _on(runtime, gpu))
@@ -95,6 +96,7 @@ def stop(
         return Outcome(plan(load("stop"), Change(previous=chosen)), None)
     purpose = manner.purpose("stop", host.name)
     with at_work(runtime, gpu, purpose=purpose, wait_s=manner.lock_wait_s) as journal:
+        _name_broken(runtime, host.name, gpu)
         # Somebody may have replaced it before the lock was ours.
         chosen = select(runtime.instances(), host=host.name, service=service, gpu=gpu)
         planned = plan(
@@ -106,7 +108,7 @@ def stop(
 
 def _name_broken(runtime: Runtime, host: str, gpu: int) -> Run | None:
     """Say what an earlier command left half done on the GPU, if one did."""
-    broken = cut_off(history(runtime.state), gpu=gpu)
+    broken = left_half_done(history(runtime.state), gpu=gpu)
     if broken is not None:
         note(told(broken, host))
     return broken

@@ -64,18 +64,21 @@ def services(ddtree: Ddtree, host: str) -> list[tuple[int, str]]:
 
 
 @contextmanager
-def held(ddtree: Ddtree, step: str, when: str, words: list[str]) -> Iterator[subprocess.Popen[str]]:
+def held(
+    ddtree: Ddtree, step: str, when: str, words: list[str], *, come_back_s: float = 30
+) -> Iterator[subprocess.Popen[str]]:
     """A command that has come to this point; it goes on at the end of the context."""
     file = ddtree.home / "held"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.rollout.held_at", step, when, str(file), "--", *words],
+        [sys.executable, "-m", "tests.rollout.held_at", step, when, str(file), str(come_back_s),
+         "--", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
         env={**os.environ, **ddtree.environment},
-    )
+    )  # fmt: skip
     try:
         deadline = time.monotonic() + COMMAND_TIMEOUT_S
         while not file.exists():

@@ -1,9 +1,10 @@
 """`ddtree`, held at a step of a playbook: before it is applied, or after, before that is told.
 
-    python -m tests.rollout.held_at STEP before|after FILE -- ddtree's words
+    python -m tests.rollout.held_at STEP before|after FILE SECONDS -- ddtree's words
 
 It makes FILE when it gets there, and goes on when FILE is gone. What happens to it, to the host
-or to the link meanwhile is the fault under test.
+or to the link meanwhile is the fault under test. SECONDS is how long it waits for a host whose link
+was cut.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddtree_ops_cli.__main__ import main
+from ddtree_ops_cli.rollout import audit
 from ddtree_ops_cli.rollout.operations import OPERATIONS
 
 
@@ -38,7 +40,8 @@ def _wait(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    step, when, file, _, *words = sys.argv[1:]
+    step, when, file, come_back_s, _, *words = sys.argv[1:]
     hold(step, when, Path(file))
+    audit._COME_BACK_S = float(come_back_s)
     sys.argv = ["ddtree", *words]
     main()

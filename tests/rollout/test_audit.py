@@ -14,8 +14,8 @@ from ddtree_ops_cli.hosts.state import HostState
 from ddtree_ops_cli.rollout.audit import (
     Journal,
     at_build,
-    cut_off,
     history,
+    left_half_done,
     runs_of,
     told,
     unfinished,
@@ -56,16 +56,17 @@ def test_a_run_without_an_end_says_how_far_it_came() -> None:
     [
         ([begin("a")], "a"),
         ([begin("a"), end("a", "failed")], None),
+        ([begin("a"), step("a", "start", "stuck", "no Docker"), end("a", "failed")], "a"),
         ([begin("a"), begin("b"), end("b", "done")], None),
         ([begin("a"), begin("b", gpu=0), end("b", "done")], "a"),
         ([], None),
     ],
-    ids=["cut off", "ended", "mended since", "another GPU", "nothing"],
+    ids=["cut off", "ended", "not undone", "mended since", "another GPU", "nothing"],
 )
 def test_only_the_last_run_on_a_gpu_can_be_left_half_done(
     lines: list[str], found: str | None
 ) -> None:
-    run = cut_off(runs_of(lines), gpu=1)
+    run = left_half_done(runs_of(lines), gpu=1)
     assert (run.run if run else None) == found
 
 
@@ -81,6 +82,13 @@ def test_a_run_whose_lock_is_held_goes_on_and_is_not_unfinished(tmp_path: Path) 
         assert unfinished(state) == []
     [run] = unfinished(state)
     assert "`ddtree rollback here --gpu 1`" in told(run, "here")
+
+
+def test_a_run_that_could_not_undo_its_steps_is_told_with_them() -> None:
+    [run] = runs_of([begin("a"), step("a", "start", "stuck", "no Docker"), end("a", "failed")])
+    assert "deploy ct200 by op@desk at 2026-11-29T17:00:00Z failed and could not undo start; " in (
+        told(run, "ct200")
+    )
 
 
 def test_a_build_is_written_down_under_a_lock_of_its_own(tmp_path: Path) -> None:
