@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ddtree_ops_cli.rollout.playbook import load, names
 from tests.conftest import COMMAND_TIMEOUT_S, Ddtree
+from tests.rollout import matrix
 
 # What makes each playbook the one that a command follows, and that command.
 BEFORE: dict[str, list[tuple[str, ...]]] = {
@@ -28,23 +28,14 @@ COMMAND: dict[str, tuple[str, ...]] = {
     "rollback": ("rollback",),
     "stop": ("stop",),
 }
-ALL = bool(os.environ.get("DDTREE_ALL_FAULTS"))
-"""Every cell of the matrix, which takes an hour; else a sample."""
 
 
-def steps(playbook: str, *, without: frozenset[str] = frozenset()) -> list[str]:
-    return [s.operation for s in load(playbook).steps if s.operation not in without]
-
-
-def cells(*sample: str, without: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
-    """Every step of every playbook; or, unless all are wanted, these of a replacement.
-
-    Not of `forget`, which ends what only a comparison started: see the tests of bench.
-    """
-    if not ALL:
+def cells(*sample: str, without: frozenset[str]) -> list[tuple[str, str]]:
+    """Every step of every playbook; or, unless all are wanted, these of a replacement."""
+    if not matrix.WHOLE:
         return [("replace", step) for step in sample]
-    rollouts = [name for name in names() if name != "forget"]
-    return [(playbook, step) for playbook in rollouts for step in steps(playbook, without=without)]
+    steps = dict.fromkeys((cell.playbook, cell.step) for cell in matrix.cells())
+    return [(playbook, step) for playbook, step in steps if step not in without]
 
 
 def tell(ddtree: Ddtree, *words: str) -> Any:

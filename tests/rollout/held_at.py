@@ -9,6 +9,7 @@ was cut.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -40,6 +41,8 @@ def _wait(file: Path) -> None:
 
 
 if __name__ == "__main__":
+    # A job that a shell runs in the background ignores Ctrl-C from its birth.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     step, when, file, come_back_s, _, *words = sys.argv[1:]
     hold(step, when, Path(file))
     audit._COME_BACK_S = float(come_back_s)
