@@ -182,8 +182,8 @@ class Container(Section):
     kernel_cache: str = Field(
         "/var/cache/ddtree",
         pattern=forms.FOLDER,
-        description="Where the container keeps compiled kernels: a volume for each image and GPU "
-        "architecture, for compiling them anew costs minutes.",
+        description="Where the container keeps compiled kernels: a volume for each image, GPU "
+        "architecture and user, for compiling them anew costs minutes.",
         json_schema_extra=of_form(forms.FOLDER_FORM),
     )
 

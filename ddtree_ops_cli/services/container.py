@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import DdtreeError
+from . import kernel_cache
 from .sglang_args import SGLANG_VERSION, engine_args
 from .spec import ContainerSpec, ServiceSpec
 
@@ -23,13 +24,6 @@ PATCH_SET_LABEL = "dev.ddtree.patch_set"
 
 _EVERYWHERE = "0.0.0.0"
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-# Each library has its own word for where it keeps what it compiled.
-_CACHES = {
-    "TRITON_CACHE_DIR": "triton",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
-    "CUDA_CACHE_PATH": "cuda",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +97,8 @@ def define(
     """
     declared = _declared(spec)
     access, device = _device(declared.gpu_access, gpu, engine, host=spec.host)
-    caches = {name: f"{declared.kernel_cache}/{folder}" for name, folder in _CACHES.items()}
+    caches = kernel_cache.environment(declared.kernel_cache)
+    kernels = kernel_cache.volume(image.digest, gpu.compute_capability, declared.user)
     return Container(
         name=container_name(spec.gpu),
         image=image.reference,
@@ -114,7 +109,7 @@ def define(
         mounts=(
             *_weights(spec, hub),
             *map(_mount, declared.mounts),
-            _kernels(declared, image, gpu),
+            Mount("volume", kernels, declared.kernel_cache, False),
         ),
         gpu_uuid=gpu.uuid,
         gpu_access=access,
@@ -230,10 +225,3 @@ def _weights(spec: ServiceSpec, hub: str | None) -> tuple[Mount, ...]:
 def _mount(text: str) -> Mount:
     source, target, *mode = text.split(":")
     return Mount("bind", source, target, mode == ["ro"])
-
-
-def _kernels(declared: ContainerSpec, image: Image, gpu: Gpu) -> Mount:
-    architecture = (gpu.compute_capability or "unknown").replace(".", "")
-    digest = image.digest.removeprefix("sha256:")[:12]
-    volume = f"ddtree-kernels-{digest}-sm{architecture}"
-    return Mount("volume", volume, declared.kernel_cache, False)

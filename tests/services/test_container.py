@@ -98,19 +98,3 @@ def test_the_patch_set_is_required_of_the_image_where_the_service_says_so(tmp_pa
 
 def test_plain_decoding_takes_an_image_without_patches(tmp_path: Path) -> None:
     require(spec_of(tmp_path, {"extends": "plain"}), image())
-
-
-def test_another_image_or_architecture_has_kernels_of_its_own(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, {"extends": "ddtree"})
-    other = Image("x", "sha256:fedcba987654" + 52 * "0", {}, None)
-    older = Gpu(*(getattr(GPU, name) if name != "compute_capability" else "9.0"
-                  for name in GPU.__slots__))  # fmt: skip
-    volumes = {
-        define(spec, which, gpu, engine("gpus"), hub=None).mounts[-1].source
-        for which in (image(), other)
-        for gpu in (GPU, older)
-    }
-    assert volumes == {
-        "ddtree-kernels-0123456789ab-sm120", "ddtree-kernels-0123456789ab-sm90",
-        "ddtree-kernels-fedcba987654-sm120", "ddtree-kernels-fedcba987654-sm90",
-    }  # fmt: skip

@@ -20,7 +20,7 @@ from ...hosts.docker_api import DockerApi
 from ...hosts.facts import HostFacts, read_facts
 from ...hosts.state import HostState
 from ...hosts.unknown import Unknown
-from .. import inspection, occupancy
+from .. import inspection, kernel_cache, occupancy
 from ..boot_log import plain
 from ..container import (
     ENGINE_LABEL,
@@ -137,8 +137,11 @@ class DockerRuntime:
         with self._api.asked(f"create {container.name}"):
             body = to_api(container, labels.to_mapping())
             created = self._api.created(body, container.name)
+        volumes = [mount.target for mount in container.mounts if mount.kind == "volume"]
         try:
             with self._api.asked(f"start {container.name}"):
+                for folder in volumes:
+                    self._api.put_archive(created, "/", kernel_cache.opened(folder))
                 self._api.start(created)
         except DdtreeError as error:
             with self._api.asked(f"remove {container.name}"):
