@@ -170,6 +170,14 @@ class ModelProfile(Section):
         description="Positions the drafter handles at once: the last token and the drafted ones.",
         json_schema_extra=in_unit("tokens"),
     )
+    mem_fraction_static: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of GPU memory for weights and caches, unless a service says its own "
+        "(engine.mem_fraction_static); absent, the engine's default.",
+        json_schema_extra=in_unit("fraction"),
+    )
     hybrid: bool = Field(
         description="Whether the target has recurrent layers (gated DeltaNet) besides attention."
     )

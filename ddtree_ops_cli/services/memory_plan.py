@@ -171,7 +171,7 @@ def _spared(division: Division, pair: Pair, options: EngineOptions) -> list[str]
     more = (division.reserve - division.estimated_reserve) / GIB
     return [
         f"for images the engine keeps {more:.1f} GiB more free than it reckons to need for text; "
-        f"engine.mem_fraction_static: {widest:g} gives them to requests"
+        f"mem_fraction_static: {widest:g} in the model's profile gives them to requests"
     ]
 
 

@@ -120,7 +120,7 @@ def mend(division: Division, pair: Pair, options: EngineOptions) -> str:
     if widest > division.fraction:
         wider = replace(options, mem_fraction_static=widest)
         if divide(capacity, pair, wider).refusal is None:
-            ways.append(f"engine.mem_fraction_static: {widest:g} in the service's profile")
+            ways.append(f"mem_fraction_static: {widest:g} in the model's profile")
     if not ways:
         return "take a GPU with more memory, or a quantised target"
     return f"{' or '.join(ways)} {'fits' if len(ways) == 1 else 'fit'}"
@@ -142,12 +142,12 @@ def warnings(division: Division, options: EngineOptions) -> list[str]:
     if division.capped_by_states:
         asked = f", not {division.asked}" if division.asked is not None else ""
         found.append(
-            f"{division.running} requests are decoded at once{asked}: each takes "
+            f"{_at_once(division)}{asked}: each takes "
             f"{division.slots_per_request} of {division.slots} recurrent states and "
             f"{division.rows} for its nodes; the rest wait"
         )
     elif division.asked is not None and division.running < division.asked:
-        found.append(f"{division.running} requests are decoded at once, not {division.asked}")
+        found.append(f"{_at_once(division)}, not {division.asked}")
     if division.kv_tokens < options.context_length:
         found.append(
             f"the longest request has {division.kv_tokens} tokens, not {options.context_length}: "
@@ -158,6 +158,13 @@ def warnings(division: Division, options: EngineOptions) -> list[str]:
         found.append(
             f"{division.reserve / GIB:.1f} GiB are left to graphs and activations, and "
             f"{taken / GIB:.1f} GiB of buffers must go there: expect to run out of memory; lower "
-            "engine.mem_fraction_static"
+            "mem_fraction_static"
         )
     return found
+
+
+def _at_once(division: Division) -> str:
+    one = division.running == 1
+    return (
+        f"{division.running} request{'' if one else 's'} {'is' if one else 'are'} decoded at once"
+    )

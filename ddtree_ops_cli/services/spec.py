@@ -178,7 +178,10 @@ def _tree(service: ServiceProfile, overrides: Overrides) -> Tree:
 
 def _engine(service: ServiceProfile, model: ModelProfile) -> tuple[tuple[str, str], ...]:
     declared = service.engine.model_dump(exclude={"extra_args"}, exclude_none=True)
-    options = {"context_length": model.context_length, **declared}
+    inherited = model.model_dump(
+        include={"context_length", "mem_fraction_static"}, exclude_none=True
+    )
+    options = {**inherited, **declared}
     return tuple((key.replace("_", "-"), str(value)) for key, value in sorted(options.items()))
 
 

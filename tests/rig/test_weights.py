@@ -96,7 +96,9 @@ def test_the_published_27b_is_planned_by_its_config_and_index_alone(
     assert device["fits"] is False
     assert "a budget of 32 keeps 33 recurrent states of 147 MiB" in device["refusal"]
     assert device["figures"]["largest_budget"] == 28
-    assert device["mend"].startswith("--budget 28 or engine.mem_fraction_static: 0.856")
+    assert device["mend"].startswith(
+        "--budget 28 or mem_fraction_static: 0.856 in the model's profile fit"
+    )
     assert "1 of 1 weight files are missing: model-1.safetensors" in said
     document, _ = plan(operator, "--model", "mine", "--budget", "16", code=1)
     (device,) = document["devices"]

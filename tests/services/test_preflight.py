@@ -78,9 +78,7 @@ def test_a_budget_beyond_memory_names_what_would_fit(published: Pair) -> None:
     division = divide(RTX_PRO_6000, published, options)
     assert division.refusal is not None
     advice = mend(division, published, options)
-    assert advice == (
-        "--budget 28 or engine.mem_fraction_static: 0.856 in the service's profile fit"
-    )
+    assert advice == ("--budget 28 or mem_fraction_static: 0.856 in the model's profile fit")
     wider = replace(options, mem_fraction_static=0.856)
     assert divide(RTX_PRO_6000, published, wider).refusal is None
     assert divide(RTX_PRO_6000, published, replace(options, budget=28)).refusal is None
@@ -150,7 +148,7 @@ def test_gpus_alike_share_a_column(models: Models) -> None:
     assert dict(columns[0].figures)["largest budget"] == 28
     assert dict(columns[0].figures)["most requests at once"] == 2
     assert dict(columns[1].figures)["most requests at once"] == 8
-    hint = "engine.mem_fraction_static: 0.856 gives them to requests"
+    hint = "mem_fraction_static: 0.856 in the model's profile gives them to requests"
     assert columns[0].warnings[-1].endswith(hint)
     wider = ddtree(16, mem_fraction_static=0.856)
     (column,) = for_gpus([gpu(0)], models, wider, Wanted(None, None))
