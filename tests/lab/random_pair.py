@@ -18,6 +18,7 @@ marks the mask token.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ BLOCK = 16
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>")
 END_OF_TEXT, IM_START, IM_END, MASK = (VOCABULARY - 4 + i for i in range(4))
 
-_LAYERS = ("linear_attention", "linear_attention", "linear_attention", "full_attention")
+LAYERS = ("linear_attention", "linear_attention", "linear_attention", "full_attention")
 # Entries of the residual stream; those from _FREE on are the embedding proper.
 _CONSTANT, _MARKER, _FREE = 0, 1, 2
 # Found by trial: enough noise that the target leaves a repeated token again, little enough that the
@@ -49,12 +50,17 @@ _CHAT_TEMPLATE = (
 Weights = dict[str, NDArray[np.float32]]
 
 
-def write_random_pair(directory: Path, *, seed: int = 0) -> tuple[Path, Path]:
-    """Writes `target` and `drafter` below `directory` and returns their paths."""
+def write_random_pair(
+    directory: Path, *, seed: int = 0, layers: Sequence[str] = LAYERS
+) -> tuple[Path, Path]:
+    """Writes `target` and `drafter` below `directory` and returns their paths.
+
+    `layers` are the target's, the only one with full attention last.
+    """
     random = np.random.default_rng(seed)
     target, drafter = directory / "target", directory / "drafter"
-    _write(target, _target_config(), _target_weights(random))
-    _write(drafter, _drafter_config(), _drafter_weights(random))
+    _write(target, _target_config(layers), _target_weights(random, layers))
+    _write(drafter, _drafter_config(layers), _drafter_weights(random, layers))
     _write_tokenizer(target)
     return target, drafter
 
@@ -79,7 +85,7 @@ class _Draw:
         return (mean + scale * self._random.standard_normal(size)).astype(np.float32)
 
 
-def _target_weights(random: np.random.Generator) -> Weights:
+def _target_weights(random: np.random.Generator, layers: Sequence[str]) -> Weights:
     draw = _Draw(random)
     embedding = random.standard_normal((VOCABULARY, HIDDEN)).astype(np.float32)
     embedding[:, _CONSTANT] = 1
@@ -99,7 +105,7 @@ def _target_weights(random: np.random.Generator) -> Weights:
         "model.norm.weight": np.zeros(HIDDEN, np.float32),
         "lm_head.weight": head,
     }
-    for index, kind in enumerate(_LAYERS):
+    for index, kind in enumerate(layers):
         prefix = f"model.layers.{index}"
         weights[f"{prefix}.input_layernorm.weight"] = draw.vector(HIDDEN, 0.1)
         weights[f"{prefix}.post_attention_layernorm.weight"] = draw.vector(HIDDEN, 0.1)
@@ -130,10 +136,10 @@ def _target_weights(random: np.random.Generator) -> Weights:
     return weights
 
 
-def _drafter_weights(random: np.random.Generator) -> Weights:
+def _drafter_weights(random: np.random.Generator, layers: Sequence[str]) -> Weights:
     draw = _Draw(random)
     ones = np.ones(HIDDEN, np.float32)
-    fc = draw.matrix(HIDDEN, 2 * HIDDEN)
+    fc = draw.matrix(HIDDEN, len(_read_layers(layers)) * HIDDEN)
     fc[:_FREE] = 0
     weights = {"fc.weight": fc, "hidden_norm.weight": ones, "norm.weight": ones}
     for index in range(2):
@@ -168,12 +174,17 @@ def _drafter_weights(random: np.random.Generator) -> Weights:
     return weights
 
 
-def _target_config() -> dict[str, Any]:
+def _read_layers(layers: Sequence[str]) -> list[int]:
+    """Those of the target that the drafter reads; SGLang does not give it the last one's output."""
+    return [layer for layer in (0, 2) if layer < len(layers) - 1]
+
+
+def _target_config(layers: Sequence[str]) -> dict[str, Any]:
     return {
         "architectures": ["Qwen3_5ForCausalLM"],
         "model_type": "qwen3_5_text",
         "hidden_size": HIDDEN,
-        "num_hidden_layers": len(_LAYERS),
+        "num_hidden_layers": len(layers),
         "intermediate_size": 128,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
@@ -183,8 +194,8 @@ def _target_config() -> dict[str, Any]:
         "linear_value_head_dim": 16,
         "linear_num_key_heads": 2,
         "linear_num_value_heads": 4,
-        "full_attention_interval": 4,
-        "layer_types": list(_LAYERS),
+        "full_attention_interval": len(layers),
+        "layer_types": list(layers),
         "mamba_ssm_dtype": "float32",
         "vocab_size": VOCABULARY,
         "rms_norm_eps": 1e-6,
@@ -206,7 +217,7 @@ def _target_config() -> dict[str, Any]:
     }
 
 
-def _drafter_config() -> dict[str, Any]:
+def _drafter_config(layers: Sequence[str]) -> dict[str, Any]:
     return {
         "architectures": ["DFlashDraftModel"],
         "model_type": "qwen3",
@@ -228,8 +239,8 @@ def _drafter_config() -> dict[str, Any]:
         "eos_token_id": IM_END,
         "pad_token_id": END_OF_TEXT,
         "block_size": BLOCK,
-        "num_target_layers": len(_LAYERS),
-        "dflash_config": {"target_layer_ids": [0, 2], "mask_token_id": MASK},
+        "num_target_layers": len(layers),
+        "dflash_config": {"target_layer_ids": _read_layers(layers), "mask_token_id": MASK},
     }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import configparser
 import json
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 VENV = (ROOT / ".venv-sglang").resolve()
 ENGINE = VENV / "engine"
 SHIMS = ROOT / "tests/sglang_cpu/shims"
-LIMIT_S = 1200
+LIMIT_S = 1800
 """Interpreted kernels take seconds per step, and more on a busy machine."""
 
 pytestmark = pytest.mark.skipif(
@@ -55,7 +54,8 @@ def parts() -> dict[Path, str]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pair")
-    write_random_pair(folder)
+    # Of each kind of layer one: what is interpreted takes seconds a layer.
+    write_random_pair(folder, layers=["linear_attention", "full_attention"])
     # The login on the host is another user.
     subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
     return folder
@@ -97,23 +97,28 @@ def sglang_host(docker_hosts: DockerHosts, pair: Path, operator: Operator) -> It
     box.host.off()
 
 
-def test_the_real_engine_is_started_and_answers(sglang_host: Box, operator: Operator) -> None:
-    """Up to the first completion; the smoke test after it takes minutes here, and is broken off."""
-    host = sglang_host.host
+def test_the_real_engine_passes_every_step_of_a_deploy(
+    sglang_host: Box, operator: Operator
+) -> None:
+    """Health, a completion, and the quick smoke: each token is what a fresh prefill says.
+
+    Its kernels are interpreted: on two cores at a load of 5 to 8 the whole took ten minutes, and an
+    answer 54 to 86 s, which may be 300 s at most, as on a GPU.
+    """
     deploy = operator.ddtree.start("deploy", "sglang", "--gpu", "1", "--budget", "4")
-    assert deploy.stderr is not None
-    said = []
-    for line in deploy.stderr:
-        said.append(line)
-        if "verify that it serves lab-pair" in line:
-            break
     try:
-        assert said[-1].startswith("✓"), "".join(said)
-        within = ["docker", "exec", "ddtree-gpu1", "python3", "-c"]
-        told = json.loads(host.run(*within, SERVER_INFO))
-        assert (told["speculative_algorithm"], told["speculative_ddtree_budget"]) == ("DDTREE", 4)
+        _, said = deploy.communicate(timeout=LIMIT_S)
     finally:
-        deploy.send_signal(signal.SIGINT)
-        _, rest = deploy.communicate(timeout=LIMIT_S)
-    assert deploy.returncode == 130, rest
-    assert host.run("docker", "ps", "--quiet") == ""
+        deploy.kill()
+        deploy.wait()
+    assert deploy.returncode == 0, said
+    assert "verify that it serves lab-pair, with a real completion: 8 tokens" in said
+    assert "what a fresh prefill says: determinism, re-derivation" in said
+    within = ["docker", "exec", "ddtree-gpu1", "python3", "-c"]
+    told = json.loads(sglang_host.host.run(*within, SERVER_INFO))
+    assert (told["speculative_algorithm"], told["speculative_ddtree_budget"]) == ("DDTREE", 4)
+    [service] = json.loads(operator.ddtree("status", "sglang", "--json").stdout)["sglang"][
+        "services"
+    ]
+    assert (service["health"], service["algorithm"]) == ("healthy", "DDTREE")
+    assert service["accept_length"] > 1
