@@ -125,7 +125,8 @@ class Rig:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        _sweep(directory)
+        with trees.locked(directory):
+            _sweep(directory)
         # While this process still has the machine's network.
         self.base = trees.host_tree(directory)
         self.engine_root = trees.engine_root(directory)
