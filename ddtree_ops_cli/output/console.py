@@ -23,13 +23,13 @@ def data() -> Console:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width)
+    return Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=False, width=width)
 
 
 def messages() -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 _speaker: ContextVar[str | None] = ContextVar("speaker", default=None)
