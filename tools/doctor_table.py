@@ -13,12 +13,14 @@ from ddtree_ops_cli.doctor.portable.catalogue import CHECKS
 _PROJECT = Path(__file__).parent.parent
 _FIXTURES = _PROJECT / "tests/doctor/failing.json"
 DOCUMENT = _PROJECT / "docs/doctor.md"
+_BY = {"artefact": "library", "kernels": "library", "recorded": "recorded", "limited": "process"}
 _HEAD = """# The doctor's checks
 
 Written by `python -m tools.doctor_table` from the checks and from the fixtures that make them fail
 in the tests (`tests/doctor/failing.json`); a test compares. *Library* says that the fixture is a
-real compiled library (`tests/doctor/artefacts/build.sh`) or was read from published wheels; *facts*
-that single facts of a healthy host were changed.
+real compiled library (`tests/doctor/artefacts/build.sh`) or was read from published wheels;
+*recorded* that real compilers said it (`tests/doctor/recorded-compilers.json`); *process* that a
+process with those limits was looked at; *facts* that single facts of a healthy host were changed.
 
 | check | severity | on a healthy host | prevents | fails on | by |
 |---|---|---|---|---|---|
@@ -30,7 +32,7 @@ def text() -> str:
     rows = []
     for check in CHECKS:
         case = fixtures[check.id]
-        by = "library" if {"artefact", "kernels"} & case.keys() else "facts"
+        by = next((word for key, word in _BY.items() if key in case), "facts")
         cells = (
             f"`{check.id}`",
             check.severity,

@@ -13,14 +13,27 @@ _PACKAGE = "ddtree_doctor"
 _HEAD = '''#!/usr/bin/env python3
 """ddtree doctor {version}: can this host or container run SGLang with DDTree?
 
-Written by `ddtree doctor --export`. It needs Python 3.9 or later and nothing else, reads only,
-and sends nothing anywhere. `python3 FILE` for people, `python3 FILE --json` for programs.
+Written by `ddtree doctor --export`. It needs Python 3.8 or later and nothing else, reads only,
+and sends nothing anywhere. `python3 FILE` for people, `python3 FILE --json` for programs. Exit code
+0: no blocking check failed; 8: one did; 1: it could not look.
 """
 
-import importlib.abc
-import importlib.util
-import json
 import sys
+
+if sys.version_info < (3, 8):
+    sys.exit("ddtree doctor needs Python 3.8 or newer; this is %s" % sys.version.split()[0])
+
+
+def lacking(error):
+    sys.exit("ddtree doctor: this Python lacks a part of its standard library: %s" % error)
+
+
+try:
+    import importlib.abc
+    import importlib.util
+    import json
+except ImportError as error:
+    lacking(error)
 
 INTENT = json.loads(r"""{intent}""")
 SOURCES = {{}}
@@ -42,8 +55,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.insert(0, _Finder())
 
 if __name__ == "__main__":
-    from {_PACKAGE}.script import main
-
+    try:
+        from {_PACKAGE}.script import main
+    except ImportError as error:
+        lacking(error)
     sys.exit(main(INTENT))
 '''
 

@@ -13,7 +13,8 @@ from .visit import Diagnosis
 
 
 def show(diagnosis: Diagnosis) -> None:
-    """A table of all findings, what failed first; then what each failure means."""
+    """A table of what was checked, what failed first; then what each failure means and its mend,
+    and what could not be checked."""
     findings = diagnosis.findings
     rows: list[tuple[str, str, str, str]] = []
     for state in (FAILED, PASSED):
@@ -22,20 +23,25 @@ def show(diagnosis: Diagnosis) -> None:
                 check = finding.check
                 said = finding.found or (check.title,)
                 rows += [(state, check.severity, check.id, line) for line in said]
-    reasons: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.state == NOT_CHECKED:
-            reasons.setdefault(finding.found[0], []).append(finding.check.id)
-    rows += [(NOT_CHECKED, "-", ", ".join(ids), why) for why, ids in reasons.items()]
+    note(f"{diagnosis.place}:")
     tables.show(("state", "severity", "check", "found"), rows)
     for finding in findings:
         if finding.state == FAILED:
             check = finding.check
             note(f"{check.id}: {check.means} Mend: {check.mend}")
-    failed = sum(f.state == FAILED for f in findings)
-    skipped = sum(f.state == NOT_CHECKED for f in findings)
-    passed = len(findings) - failed - skipped
-    note(f"{diagnosis.place}: {passed} passed, {failed} failed, {skipped} not checked")
+    reasons: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.state == NOT_CHECKED:
+            reasons.setdefault(finding.found[0], []).append(finding.check.id)
+    for why, ids in reasons.items():
+        note(f"not checked ({why}): {', '.join(ids)}")
+    failed = [finding for finding in findings if finding.state == FAILED]
+    blocking = len(diagnosis.failed_blocking)
+    skipped = sum(map(len, reasons.values()))
+    note(
+        f"{diagnosis.place}: {len(findings) - len(failed) - skipped} passed, {len(failed)} failed "
+        f"({blocking} of them blocking), {skipped} not checked"
+    )
 
 
 def document(places: Sequence[Diagnosis]) -> dict[str, Any]:

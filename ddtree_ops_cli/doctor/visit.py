@@ -72,7 +72,7 @@ def parsed(out: str, err: str, *, where: str) -> Mapping[str, Any]:
         raise DdtreeError(
             f"the doctor did not run there: {lines[-1][:300] if lines else 'it said nothing'}",
             where=where,
-            mend="it needs Python 3.9 or newer with its whole standard library (Debian: python3, "
+            mend="it needs Python 3.8 or newer with its whole standard library (Debian: python3, "
             "not python3-minimal)",
         ) from None
     return facts

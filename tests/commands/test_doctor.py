@@ -41,6 +41,9 @@ def test_the_table_shows_what_failed_first_and_the_mends(ddtree: Ddtree, tmp_pat
     assert first[:3] == ["failed", "blocking", "driver-answers"]
     assert "exit code 6" in done.stdout
     assert "driver-answers: Nothing can run on a GPU here." in done.stderr
+    assert "not checked (PyTorch is not installed here): driver-cuda, " in done.stderr
+    assert "not checked" not in done.stdout
+    assert " failed (1 of them blocking), " in done.stderr.splitlines()[-1]
 
 
 def test_an_exported_script_knows_what_the_service_needs(ddtree: Ddtree, tmp_path: Path) -> None:

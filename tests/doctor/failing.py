@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,10 @@ def failing(check: str, folder: Path) -> dict[str, Any]:
             facts["kernels"]["libraries"][case["as"]] = libraries.library(
                 altered(library, case, folder), Everything(), known
             )
+    for section, name in case.get("recorded", {}).items():
+        facts[section] = read("recorded-compilers.json")[name]
+    if "limited" in case:
+        facts["limits"] |= limited(case["limited"])
     for path, value in case.get("facts", {}).items():
         put(facts, path, value)
     return facts
@@ -84,6 +90,21 @@ def imported(library: Path, folder: Path) -> dict[str, Any]:
         os.environ.pop("PYTHONPATH")
         if before is not None:
             os.environ["PYTHONPATH"] = before
+
+
+def limited(limits: dict[str, int]) -> dict[str, int]:
+    """What the doctor reads in a process that has these limits; of it, those alone."""
+    program = (
+        "import json, resource, sys; from ddtree_ops_cli.doctor.portable import machine\n"
+        "for name, limit in json.loads(sys.argv[1]).items():\n"
+        "    which = getattr(resource, 'RLIMIT_' + name.upper())\n"
+        "    resource.setrlimit(which, (limit, limit))\n"
+        "print(json.dumps(machine.limits()))"
+    )
+    argv = [sys.executable, "-c", program, json.dumps(limits)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found: dict[str, int] = json.loads(done.stdout)
+    return {name: found[name] for name in limits}
 
 
 def altered(library: Path, case: dict[str, Any], folder: Path) -> Path:

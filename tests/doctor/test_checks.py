@@ -16,18 +16,20 @@ from ddtree_ops_cli.doctor.portable.checks import (
     blocked,
     judge,
 )
-from tests.doctor.failing import CASES, failing, healthy
+from tests.doctor.failing import CASES, failing, healthy, read
 
 BY_ID = {check.id: check for check in CHECKS}
 # One cause, two findings: the second names what the first cannot.
 TOGETHER = {
     "driver-answers": set(),
+    # Nothing here was built for Volta.
+    "jit-compile": {"torch-arch", "kernel-images", "kernel-op-gaps"},
     "cuda-major": {"libraries-found"},
     "libraries-found": {"cuda-major"},
     "torch-symbols": {"libraries-found"},
 }
-# The real sglang-kernel has these gaps on every sm_120, so they come with any case of it.
-ON_SM120 = {"kernel-op-gaps", "deepgemm"}
+# The real sglang-kernel has these gaps on every such GPU, so they come with any case of it.
+WITH = {120: {"kernel-op-gaps", "deepgemm"}, 103: {"kernel-op-gaps"}}
 
 
 def failed(facts: dict[str, Any]) -> set[str]:
@@ -48,7 +50,7 @@ def test_a_check_fails_on_its_fixture_and_says_what_it_found(check: str, tmp_pat
     facts = failing(check, tmp_path)
     found = failed(facts)
     assert check in found
-    extra = ON_SM120 if facts["intent"].get("arch") == 120 else set()
+    extra = WITH.get(facts["intent"].get("arch"), set())
     assert found - {check} <= TOGETHER.get(check, set()) | extra
     [finding] = [f for f in judge(CHECKS, facts) if f.check.id == check]
     assert all(len(line) > 10 and "\n" not in line for line in finding.found)
@@ -124,6 +126,16 @@ def test_the_driver_is_held_against_the_cuda_major(driver: str, cuda: str, fails
     facts["driver"]["module"] = driver
     facts["torch"]["cuda"] = cuda
     assert ("driver-cuda" in failed(facts)) == fails
+
+
+def test_real_compilers_that_know_the_gpu_pass() -> None:
+    facts, recorded = healthy(), read("recorded-compilers.json")
+    facts["intent"]["arch"] = 103
+    facts["triton"] = recorded["triton-for-sm_103"]
+    assert "triton-compile" not in failed(facts)
+    facts["intent"]["arch"] = 120
+    facts["jit"], facts["ptxas"] = recorded["nvcc-13.0-for-sm_120"], recorded["ptxas-12.8"]
+    assert {"jit-compile", "ptxas-override"}.isdisjoint(failed(facts))
 
 
 def test_a_local_version_satisfies_a_pin_and_another_patch_level_does_not() -> None:

@@ -68,8 +68,8 @@ def test_an_intent_cannot_leave_the_text_that_it_stands_in(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.stem)
-def test_its_source_is_python_3_9_and_imports_the_standard_library_alone(file: Path) -> None:
-    tree = ast.parse(file.read_text(), feature_version=(3, 9))
+def test_its_source_is_python_3_8_and_imports_the_standard_library_alone(file: Path) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -79,6 +79,29 @@ def test_its_source_is_python_3_9_and_imports_the_standard_library_alone(file: P
         else:
             continue
         assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_an_older_python_is_told_so_in_one_line(exported: Path) -> None:
+    old = f"import sys; sys.version_info = (3, 7, 9); exec(open({str(exported)!r}).read())"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", old], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ddtree doctor needs Python 3.8 or newer; this is ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("module", ["json", "importlib.abc", "argparse", "tempfile"])
+def test_a_python_without_a_part_of_its_library_is_told_so_in_one_line(
+    exported: Path, module: str
+) -> None:
+    less = f"import sys; sys.modules[{module!r}] = None; exec(open({str(exported)!r}).read())"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", less], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ddtree doctor: this Python lacks a part of its standard library")
+    assert done.stderr.count("\n") == 1
+
+
+def test_its_frame_is_understood_by_pythons_that_it_then_refuses(exported: Path) -> None:
+    ast.parse(exported.read_text(), feature_version=(3, 4))
 
 
 def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What runs where the engine runs: the standard library of Python 3.9 or later, nothing else.
+"""What runs where the engine runs: the standard library of Python 3.8 or later, nothing else.
 
 Facts are plain JSON, and the checks are pure functions of them.
 """
