@@ -24,17 +24,21 @@ def health() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("words", "port"),
+    ("words", "place"),
     [
-        (["python3", "-m", "sglang.launch_server", "--port", "30001", "--host", "x"], 30001),
-        (["python3", "-m", "sglang.launch_server", "--port=30002"], 30002),
-        (["python3", "-m", "sglang.launch_server"], 30000),
+        ("--port 30001 --host 0.0.0.0", "127.0.0.1:30001"),
+        ("--port=30002", "127.0.0.1:30002"),
+        ("", "127.0.0.1:30000"),
+        ("--host 10.0.0.5 --port 1", "10.0.0.5:1"),
+        ("--host :: --port 2", "[::1]:2"),
+        ("--port", "127.0.0.1:30000"),
     ],
 )
-def test_the_health_check_asks_the_port_of_the_command_line(
-    health: ModuleType, words: list[str], port: int
+def test_the_health_check_asks_where_the_command_line_says_that_the_engine_is(
+    health: ModuleType, words: str, place: str
 ) -> None:
-    assert health.port(words) == port
+    argv = ["python3", "-m", "sglang.launch_server", *words.split()]
+    assert health.url(argv) == f"http://{place}/health"
 
 
 def entered(folder: Path, doctor: str, **environment: str) -> subprocess.CompletedProcess[str]:
