@@ -19,7 +19,11 @@ def build(
     host: DockerHost,
     base: Annotated[
         str | None,
-        typer.Option(metavar="IMAGE", help="Image to start from.  [default: the Dockerfile's]"),
+        typer.Option(
+            metavar="IMAGE",
+            help="Image to start from. SGLang's own, lmsysorg/sglang:v0.5.17-cu130, has the "
+            "packages: --packages base.  [default: the Dockerfile's, of CUDA alone]",
+        ),
     ] = None,
     packages: Annotated[
         str,
@@ -57,19 +61,21 @@ def build(
 ) -> None:
     """Build the image on a host, by the host's own Docker.
 
-    SGLang is patched here and sent; the image is tagged once the doctor is content with it.
+    SGLang is patched here and sent; the image is tagged once the doctor is content with it, else
+    nothing is, and the exit code is 8. What fails or is interrupted can be run again: it goes on
+    from the steps that were done.
     """
     from datetime import UTC, datetime
     from importlib.metadata import version as installed
 
     from platformdirs import user_cache_path, user_state_path
 
-    from ..errors import UsageError
+    from ..errors import HostUnreachable, UsageError
     from ..hosts.connection import Connections
     from ..hosts.docker_api import DockerApi
     from ..hosts.state import HostState
+    from ..image.build import BuildFailed, logged, prepared
     from ..image.build import build as made
-    from ..image.build import new_log, prepared
     from ..image.context import assembled
     from ..image.recipe import recipe_of
     from ..image.wheel import checked, fetched, requirements
@@ -92,20 +98,31 @@ def build(
     intent = {"lock": requirements()} if recipe.packages == "locked" else {}
     with Connections() as connections, assembled(source, intent, version=version) as context:
         connection = connections.to(loaded)
-        plan = prepared(connection, recipe, context, version=version)
+        plan = prepared(connection, recipe, context, version=version, wheel=source.name)
         if dry_run:
             _show(plan, as_json, dry_run=True)
             return
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        file = new_log(user_state_path("ddtree") / "builds", host, stamp)
-        note(f"the log is {file}")
+        file = user_state_path("ddtree") / "builds" / f"build-{host}-{stamp}.log"
         state = HostState(connection, loaded.value.state_directory)
-        with (
-            at_build(state, purpose=f"build {recipe.tag}", wait_s=lock_wait),
-            file.open("w") as log,
-            step(f"build {recipe.tag}") as say,
-        ):
-            identity = made(DockerApi(connection), plan, context, log=log, say=say)
+        try:
+            with (
+                at_build(state, purpose=f"build {recipe.tag}", wait_s=lock_wait),
+                logged(file) as log,
+                step(f"build {recipe.tag}") as say,
+            ):
+                note(f"the log is {file}")
+                identity = made(DockerApi(connection), plan, context, log=log, say=say, tell=note)
+        except BuildFailed as failed:
+            for line in failed.last:
+                note(f"  {line}")
+            raise
+        except (KeyboardInterrupt, HostUnreachable):
+            note(
+                f"host {host}: {recipe.tag} is as it was; finished steps stay there, and the next "
+                "build goes on from them (`ddtree image prune --cache` frees them)"
+            )
+            raise
     if as_json:
         machine.write(
             {"host": host, "image": identity, "tag": recipe.tag, "log": file,

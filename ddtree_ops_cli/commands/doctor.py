@@ -104,7 +104,7 @@ def doctor(
             with step(f"looking at host {loaded.name}"):
                 places.append(visit(connection, intent, version=version))
             with step(f"looking into image {used}") as say:
-                inside = on_host(connection, str(used), intent, version=version)
+                inside = on_host(connection, str(used), intent, version=version, tell=note)
                 say("there is none on the host" if inside is None else "with one GPU")
             if inside is not None:
                 places.append(inside)

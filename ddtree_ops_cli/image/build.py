@@ -6,7 +6,8 @@ import contextlib
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ from ..hosts.unknown import Unknown
 from ..services.sglang_args import SGLANG_VERSION
 from .context import Context, write_tar
 from .inside import look_inside, refuse_blocked
+from .leftovers import sweep
 from .plan import BuildPlan, plan
 from .recipe import Recipe
 from .transfer import sought, tag
+from .wheel import requirements
 
 if TYPE_CHECKING:
     from ..hosts.connection import Connection
@@ -33,10 +36,22 @@ _LAST_LINES = 8
 _FACTS = ("system", "engine", "disks", "gpus")
 
 
+class BuildFailed(DdtreeError):
+    """A step of the Dockerfile failed."""
+
+    def __init__(self, what: str, last: Sequence[str], *, where: str, mend: str | None) -> None:
+        super().__init__(what, where=where, mend=mend)
+        self.last = tuple(last)
+        """Lines that Docker said before, the last ones."""
+
+
 def prepared(
-    connection: Connection, recipe: Recipe, context: Context, *, version: str
+    connection: Connection, recipe: Recipe, context: Context, *, version: str, wheel: str
 ) -> BuildPlan:
-    """Look at the host, decide. Raises as `plan` does, and HostUnreachable."""
+    """Look at the host, decide; `wheel` is the name of SGLang's in the context.
+
+    Raises as `plan` does, and HostUnreachable.
+    """
     facts = read_facts(connection, _FACTS)
     base = None
     if not isinstance(facts.engine, Unknown):
@@ -56,6 +71,8 @@ def prepared(
         labels=labels,
         facts=facts,
         base=base,
+        lock=requirements() if recipe.packages == "locked" else {},
+        wheel=wheel,
     )
 
 
@@ -78,12 +95,15 @@ def build(
     *,
     log: IO[str],
     say: Say,
+    tell: Say,
 ) -> str:
-    """Send, build, try, tag; the new image's identity.
+    """Send, build, try, tag; the new image's identity. For who holds the host's lock for builds.
 
-    Docker's words go to `log`, progress to `say`. DdtreeError with the last lines if a step of the
-    Dockerfile fails, PatchMismatch if the doctor finds a blocking fault; nothing is tagged then.
+    Docker's words go to `log`, progress to `say`, what a person must know to `tell`. BuildFailed if
+    a step of the Dockerfile fails, PatchMismatch if the doctor finds a blocking fault; nothing is
+    tagged then, and no container is left.
     """
+    sweep(api, tell, building=True)
     identity = _built(api, wanted, context, log=log, say=say)
     say("the doctor looks at it")
     try:
@@ -93,6 +113,7 @@ def build(
             wanted.intent,
             version=wanted.arguments["VERSION"],
             device=wanted.device,
+            tell=tell,
         )
         refuse_blocked(diagnosis, wanted.recipe.accepted)
     except BaseException:
@@ -115,7 +136,8 @@ def _discard(api: DockerApi, identity: str) -> None:
 
 def _built(api: DockerApi, plan: BuildPlan, context: Context, *, log: IO[str], say: Say) -> str:
     where = f"host {plan.host}"
-    last: list[str] = []
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    at = "its beginning"
     identity = None
     with _sent(context, say) as tar, api.asked("build the image"):
         answers: Iterator[Mapping[str, Any]] = api.build(
@@ -131,16 +153,20 @@ def _built(api: DockerApi, plan: BuildPlan, context: Context, *, log: IO[str], s
         for answer in answers:
             if "error" in answer:
                 log.write(f"{answer['error']}\n")
-                raise DdtreeError(
-                    f"the build failed: {_line(answer['error'])}"
-                    + (f"; before it: {' / '.join(last[-_LAST_LINES:])}" if last else ""),
+                raise BuildFailed(
+                    f"the build failed at {at}: {_line(answer['error'])}",
+                    last,
                     where=where,
-                    mend="the log has all of it",
+                    mend=f"see whether the host can pull {plan.recipe.base}, or take another --base"
+                    if " (FROM " in at
+                    else None,
                 )
             identity = answer.get("aux", {}).get("ID", identity)
             for line in str(answer.get("stream") or answer.get("status") or "").splitlines():
                 log.write(line + "\n")
                 if step := _STEP.match(line):
+                    at = f"step {step[1]} ({_line(step[2])[:60]})"
+                    last.clear()
                     say(f"step {step[1]}: {_line(step[2])[:70]}")
                 elif line.strip():
                     last.append(_line(line))
@@ -190,7 +216,15 @@ def _line(text: str) -> str:
     return " ".join(printable(str(text)).split())
 
 
-def new_log(folder: Path, host: str, stamp: str) -> Path:
-    """A file for a build's log, in a folder that is made if need be."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"build-{host}-{stamp}.log"
+@contextmanager
+def logged(file: Path) -> Iterator[IO[str]]:
+    """A log that is whole to its last line whatever ends this process, and says how it ended."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", encoding="utf-8", buffering=1) as log:
+        try:
+            yield log
+        except BaseException as error:
+            # A full disk here must not hide what happened there.
+            with contextlib.suppress(OSError):
+                log.write(f"ended by {type(error).__name__}: {error}\n")
+            raise

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import ProfileError
 
 FORMAT = 1
-_PARTS = ("python", "glibc", "patch_set", "image")
+_PARTS = ("python", "glibc", "patch_set", "changed", "image")
 _ABI = ("machine", "needed", "floors", "cxx11", "images")
 
 
@@ -70,10 +70,16 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Drift, ...]:
-    """Pure: every difference between two locks; none if the images are one."""
+    """Pure: every difference between two locks; none if the images are one.
+
+    One image has two identities where two hosts keep images differently (see `transfer`): that
+    alone is no difference, if all layers are the same.
+    """
     if first["image"] == second["image"]:
         return ()
-    return tuple(_drifts(first, second))
+    found = tuple(_drifts(first, second))
+    same_layers = first.get("layers") and first.get("layers") == second.get("layers")
+    return () if same_layers and [drift.what for drift in found] == ["image"] else found
 
 
 def _drifts(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Drift]:

@@ -19,6 +19,10 @@ _LOCKED_BYTES = 40 * _GIB
 image, and pip's own copies on the way."""
 _COPIES = 4
 """Of the context: Docker's own, the layer it is copied to, its environment and the image."""
+_NEEDS_GPU = "driver-answers"
+"""The check that fails in an image which was given no GPU."""
+_LOCKED_FOR = "x86_64"
+"""What docker/requirements.txt was resolved for."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -66,19 +70,24 @@ def plan(
     labels: Mapping[str, str],
     facts: HostFacts,
     base: Mapping[str, Any] | None,
+    lock: Mapping[str, str],
+    wheel: str,
 ) -> BuildPlan:
     """`labels` are build arguments that become labels; `base` is Docker's description of the base
-    image if the host has it.
+    image if the host has it; `lock` the versions that the image must have, empty if it is the
+    base that says which; `wheel` the name of SGLang's wheel in the context.
 
-    Raises DdtreeError where the build cannot end well: no Docker, no space, a base for another
-    architecture.
+    Raises DdtreeError where the build cannot end well: no Docker, no space, a base, wheel or lock
+    for another architecture, no GPU that a container can have.
     """
     where = f"host {host}"
     if isinstance(facts.engine, Unknown):
         raise DdtreeError(facts.engine.what, where=where, mend=facts.engine.mend)
-    _refuse_other_architecture(recipe, facts, base, where)
+    _refuse_other_processor(facts, recipe, wheel, where)
+    if base is not None:
+        refuse_other_architecture(facts, f"the base {recipe.base}", base, where=where)
     needed = _COPIES * size + (_LOCKED_BYTES if recipe.packages == "locked" else 0)
-    _refuse_full_disk(facts, facts.engine, needed, where)
+    refuse_full_disk(facts, needed, to="the build", where=where)
     gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus
     arguments = {
         "BASE": recipe.base,
@@ -89,6 +98,9 @@ def plan(
         **labels,
     }
     gpu = chosen_gpu(gpus, facts.engine)
+    meant = meant_gpu(gpu, gpus, facts.engine)
+    if not meant and _NEEDS_GPU not in recipe.accepted:
+        raise _without_gpu(facts, where)
     return BuildPlan(
         host=host,
         recipe=recipe,
@@ -102,8 +114,24 @@ def plan(
         intent={
             "patch_set": labels["PATCH_SET"],
             "arch": recipe.arch,
-            **meant_gpu(gpu, gpus, facts.engine),
+            **({"lock": dict(lock)} if lock else {}),
+            **meant,
         },
+    )
+
+
+def _without_gpu(facts: HostFacts, where: str) -> DdtreeError:
+    """Said before the build, since the doctor would refuse the image after it."""
+    if isinstance(facts.gpus, Unknown):
+        what = facts.gpus.what
+    elif not facts.gpus:
+        what = "it has no GPU"
+    else:
+        what = "no container of this host can have a GPU: the NVIDIA container toolkit is missing"
+    return DdtreeError(
+        f"{what}, so the doctor could not try the image",
+        where=where,
+        mend=f"mend that, or build it untried for another host: `--accept {_NEEDS_GPU}`",
     )
 
 
@@ -132,33 +160,60 @@ def device_request(gpu: Gpu, engine: ContainerEngine) -> dict[str, Any]:
     return {"Driver": "cdi", "DeviceIDs": [described]}
 
 
-def _refuse_other_architecture(
-    recipe: Recipe, facts: HostFacts, base: Mapping[str, Any] | None, where: str
-) -> None:
-    if base is None or isinstance(facts.system, Unknown):
+def _refuse_other_processor(facts: HostFacts, recipe: Recipe, wheel: str, where: str) -> None:
+    """What was compiled for another processor than the host's installs there, and then crashes."""
+    if isinstance(facts.system, Unknown):
         return
-    here = _ARCHITECTURES.get(facts.system.architecture, facts.system.architecture)
-    its = str(base.get("Architecture") or here)
+    here = facts.system.architecture
+    if recipe.packages == "locked" and here != _LOCKED_FOR:
+        raise DdtreeError(
+            f"the locked packages are for {_LOCKED_FOR}; the host is {here}",
+            where=where,
+            mend="start from an image for it that has the packages: --base IMAGE --packages base",
+        )
+    its = next((a for a in _ARCHITECTURES if wheel.endswith(f"_{a}.whl")), here)
     if its != here:
         raise DdtreeError(
-            f"the base {recipe.base} is for {its}; the host is {here}",
+            f"SGLang's wheel {wheel} is for {its}; the host is {here}",
             where=where,
-            mend=f"on the host: `docker pull --platform linux/{here} {recipe.base}`",
+            mend=f"fetch the wheel for {here} and give it with --wheel FILE",
         )
 
 
-def _refuse_full_disk(facts: HostFacts, engine: ContainerEngine, needed: int, where: str) -> None:
-    if isinstance(facts.disks, Unknown):
+def refuse_other_architecture(
+    facts: HostFacts, what: str, image: Mapping[str, Any], *, where: str
+) -> None:
+    """Raises DdtreeError where an image, as Docker describes it, is for another processor."""
+    if isinstance(facts.system, Unknown):
+        return
+    here = _ARCHITECTURES.get(facts.system.architecture, facts.system.architecture)
+    its = str(image.get("Architecture") or here)
+    if its != here:
+        raise DdtreeError(
+            f"{what} is for {its}; the host is {here}",
+            where=where,
+            mend=f"take one for {here}: `docker pull --platform linux/{here}`",
+        )
+
+
+def refuse_full_disk(facts: HostFacts, needed: int, *, to: str, where: str) -> None:
+    """Raises DdtreeError where Docker's folder has less than `needed` bytes free.
+
+    Not where the host does not say how much it has.
+    """
+    engine, disks = facts.engine, facts.disks
+    if isinstance(engine, Unknown) or isinstance(disks, Unknown):
         return
     # The longest mount point that Docker's folder lies under.
-    mounts = [d for d in facts.disks if f"{engine.root}/".startswith(d.mount.rstrip("/") + "/")]
+    mounts = [d for d in disks if f"{engine.root}/".startswith(d.mount.rstrip("/") + "/")]
     if not mounts:
         return
     disk = max(mounts, key=lambda disk: len(disk.mount))
     if disk.free_bytes < needed:
         raise DdtreeError(
-            f"{disk.mount} has {disk.free_bytes / _GIB:.1f} GiB free for {engine.root}; the build "
+            f"{disk.mount} has {disk.free_bytes / _GIB:.1f} GiB free for {engine.root}; {to} "
             f"needs about {needed / _GIB:.1f}",
             where=where,
-            mend="`ddtree image prune` removes the images of earlier builds",
+            mend="`ddtree image prune --cache` removes images that nothing uses and what earlier "
+            "builds left",
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import DdtreeError
 from ..services.container import ENGINE_LABEL, PATCH_SET_LABEL
+from .leftovers import BUILD, STAGE_LABEL
 
 if TYPE_CHECKING:
     from ..hosts.docker_api import DockerApi
@@ -50,6 +52,31 @@ def prunable(images: Sequence[Owned]) -> tuple[Owned, ...]:
     return tuple(image for image in images if not image.tags and not image.in_use)
 
 
-def remove(api: DockerApi, image: Owned) -> None:
-    with api.asked(f"remove image {image.identity}"):
-        api.remove_image(image.identity)
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """The last layer of a stage of a build: the next build goes on from it."""
+
+    identity: str
+    size_bytes: int
+    """With the base that it lies on."""
+
+
+def cached(api: DockerApi) -> tuple[Cached, ...]:
+    """Raises what `DockerApi.asked` raises."""
+    wanted: dict[str, Any] = {"label": f"{STAGE_LABEL}={BUILD}", "dangling": True}
+    with api.asked("list its images"):
+        images = api.images(filters=wanted)
+    return tuple(Cached(image["Id"], int(image["Size"])) for image in images)
+
+
+def remove(api: DockerApi, identities: Sequence[str]) -> None:
+    """What was removed with one before is no error."""
+    from docker.errors import NotFound
+
+    for identity in identities:
+        try:
+            with api.asked(f"remove image {identity}"):
+                api.remove_image(identity)
+        except DdtreeError as error:
+            if not isinstance(error.__cause__, NotFound):
+                raise

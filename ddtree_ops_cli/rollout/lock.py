@@ -94,17 +94,9 @@ class Holder:
     @property
     def is_left_over(self) -> bool:
         """It is ours, and whoever took it is gone: the host has not noticed the cut link yet."""
-        if self.who != me():
-            return False
-        if self.client_pid == os.getpid():
-            return True
-        try:
-            os.kill(self.client_pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
+        return is_gone(self.who, self.client_pid) or (
+            self.who == me() and self.client_pid == os.getpid()
+        )
 
 
 class LockLost(DdtreeError):
@@ -142,6 +134,19 @@ class Lock:
 
 def me() -> str:
     return f"{getpass.getuser()}@{platform.node()}"
+
+
+def is_gone(who: str, client_pid: int) -> bool:
+    """Whether a command of ours, on this machine, has ended; False for anybody else's."""
+    if who != me():
+        return False
+    try:
+        os.kill(client_pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from tests.conftest import Ddtree
         (("build", "lab", "--archs", "sm_120"), 2, "--archs 'sm_120' is no compute capability"),
         (("build", "lab", "--accept", "disk"), 2, "there is no blocking check 'disk'"),
         (("image", "list", "lab"), 2, "host lab: it runs no containers"),
+        (("image", "prune", "lab", "--cache"), 2, "host lab: it runs no containers"),
         (("image", "copy", "lab", "lab"), 2, "host lab: it runs no containers"),
         (("image", "diff", "nowhere", "lab"), 2, "no host 'nowhere'"),
     ],

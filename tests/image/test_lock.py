@@ -47,9 +47,11 @@ def test_each_difference_is_named_with_both_sides(lock: dict[str, Any]) -> None:
     second["packages"]["torch"] = "2.11.1"
     del second["packages"]["soundfile"]
     second["labels"]["dev.ddtree.patch_set"] = "c9"
+    second["changed"] = ["sglang/srt/server_args.py"]
     second["libraries"]["spatial_ops.abi3.so"]["cxx11"] = False
     del second["libraries"]["flash_ops.abi3.so"]
     assert compared(lock, second) == (
+        Drift("changed", "[]", '["sglang/srt/server_args.py"]'),
         Drift("image", "sha256:aa", "sha256:bb"),
         Drift("label dev.ddtree.patch_set", "b8", "c9"),
         Drift("package soundfile", "0.13.1", None),
@@ -57,6 +59,15 @@ def test_each_difference_is_named_with_both_sides(lock: dict[str, Any]) -> None:
         Drift("library flash_ops.abi3.so", "there", None),
         Drift("library spatial_ops.abi3.so: cxx11", "true", "false"),
     )
+
+
+def test_one_image_with_two_identities_has_no_drift_if_its_layers_are_the_same(
+    lock: dict[str, Any],
+) -> None:
+    assert compared(lock, other(lock)) == ()
+    drift = (Drift("image", "sha256:aa", "sha256:bb"),)
+    assert compared(lock, {**other(lock), "layers": ["sha256:01"]}) == drift
+    assert compared({**lock, "layers": []}, {**other(lock), "layers": []}) == drift
 
 
 def test_a_lock_survives_the_way_through_a_file(lock: dict[str, Any], tmp_path: Path) -> None:

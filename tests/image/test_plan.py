@@ -12,10 +12,12 @@ from ddtree_ops_cli.errors import DdtreeError
 from ddtree_ops_cli.hosts.container_engine import ContainerEngine, failure
 from ddtree_ops_cli.hosts.facts import Disk, HostFacts, System
 from ddtree_ops_cli.hosts.gpus import Gpu, Holder
+from ddtree_ops_cli.hosts.unknown import Unknown
 from ddtree_ops_cli.image.plan import BuildPlan, plan
 from ddtree_ops_cli.image.recipe import Recipe, recipe_of
 
 GIB = 1 << 30
+LOCK = {"torch": "2.11.0"}
 RECIPE = Recipe("cuda:13", "locked", "12.0a", "ddtree/sglang:0.5.17")
 
 
@@ -37,7 +39,8 @@ def planned(
 ) -> BuildPlan:
     return plan(
         "gpu1", recipe, digest="c0ffee" * 10, size=80_000_000, files=3900,
-        labels={"VERSION": "1", "PATCH_SET": "b8"}, facts=facts, base=base,
+        labels={"VERSION": "1", "PATCH_SET": "b8"}, facts=facts, base=base, lock=LOCK,
+        wheel="sglang-0.5.17-cp312-cp312-manylinux_2_34_x86_64.whl",
     )  # fmt: skip
 
 
@@ -62,9 +65,11 @@ def test_deepgemm_is_off_on_blackwell_alone(archs: str, deepgemm: str) -> None:
     assert made.recipe.arch == int(archs.rstrip("a").replace(".", ""))
 
 
-def test_a_host_whose_containers_get_no_gpu_tries_the_image_without_one() -> None:
+def test_a_host_whose_containers_get_no_gpu_tries_the_image_without_one_if_that_is_accepted() -> (
+    None
+):
     engine = replace(ENGINE, gpu_access=())
-    made = planned(replace(FACTS, engine=engine))
+    made = planned(replace(FACTS, engine=engine), replace(RECIPE, accepted=("driver-answers",)))
     assert made.gpu is made.device is None
     assert "with no GPU" in made.steps[2]
     assert "no_gpu" not in made.intent  # nothing excuses what the doctor will miss
@@ -77,7 +82,12 @@ def test_a_gpu_in_use_is_left_alone_and_the_doctor_told_why_it_sees_none() -> No
 
 
 def test_the_doctor_checks_for_the_gpu_it_got_and_what_the_image_is_built_for() -> None:
-    assert planned().intent == {"patch_set": "b8", "arch": 120, "gpu_uuid": "GPU-1"}
+    assert planned().intent == {
+        "patch_set": "b8",
+        "arch": 120,
+        "gpu_uuid": "GPU-1",
+        "lock": LOCK,
+    }
     assert planned().device == {
         "Driver": "nvidia",
         "DeviceIDs": ["GPU-1"],
@@ -95,8 +105,19 @@ def test_the_doctor_checks_for_the_gpu_it_got_and_what_the_image_is_built_for() 
             "/ has 9.0 GiB free for /var/lib/docker; the build needs about 40.3",
         ),
         (FACTS, {"Architecture": "arm64"}, "the base cuda:13 is for arm64; the host is amd64"),
+        (
+            replace(FACTS, engine=replace(ENGINE, gpu_access=())),
+            None,
+            "the NVIDIA container toolkit is missing, so the doctor could not try the image",
+        ),
+        (replace(FACTS, gpus=()), None, "it has no GPU, so the doctor could not try the image"),
+        (
+            replace(FACTS, gpus=Unknown("nvidia-smi is not installed", None)),
+            None,
+            "nvidia-smi is not installed, so the doctor could not try the image",
+        ),
     ],
-    ids=["no Docker", "no space", "another architecture"],
+    ids=["no Docker", "no space", "architecture", "no runtime", "no GPU", "no driver"],
 )
 def test_a_build_that_cannot_end_well_does_not_begin(
     facts: HostFacts, base: dict[str, Any] | None, says: str
@@ -106,6 +127,14 @@ def test_a_build_that_cannot_end_well_does_not_begin(
     assert says in str(caught.value)
     assert str(caught.value).startswith("host gpu1: ")
     assert caught.value.mend
+
+
+def test_what_was_compiled_for_another_processor_is_refused_by_name() -> None:
+    arm = replace(FACTS, system=System("gpu1", "Linux 6", "aarch64", "Debian"))
+    with pytest.raises(DdtreeError, match="the locked packages are for x86_64; the host is aarch"):
+        planned(arm)
+    with pytest.raises(DdtreeError, match=r"_x86_64\.whl is for x86_64; the host is aarch64"):
+        planned(arm, replace(RECIPE, packages="base"))
 
 
 def test_a_small_base_needs_no_more_space_than_the_context_takes() -> None:

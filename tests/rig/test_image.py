@@ -1,78 +1,30 @@
-"""A real build on real Docker hosts, without a registry: built, looked into, copied, compared."""
+"""A real build on a real Docker host, without a registry: tried, named, run, listed, pruned."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.conftest import Ddtree
 from tests.rig import gpus
-from tests.rig.conftest import Box, DockerHosts, Operator
-from tests.rig.image_base import BASE, SGLANG, give_base, give_python, wheel
+from tests.rig.conftest import DockerHosts
+from tests.rig.image_base import BASE, give_python
+from tests.rig.image_site import ACCEPTED, PATCH_SET, Site, inspected, opened, tags, until
 from tests.rig.rig import Rig
-from tests.rig.trees import HERE
 
 TAG = "ddtree/sglang:rig"
-_PATIENCE_S = 400
-"""A build takes half a minute on an idle machine."""
-PATCH_SET = yaml.safe_load((HERE.parents[1] / "patches/sglang-0.5.17/manifest.yaml").read_text())[
-    "set_hash"
-]
-# The base has neither PyTorch nor nvcc nor a driver's library; the doctor is right about it.
-ACCEPTED = ("cuda-starts", "jit-compile", "kernel-import", "libraries-found")
-
-
-@dataclass
-class Site:
-    """An operator with two hosts, `gpu1` that builds and `gpu2`, for all tests of this file."""
-
-    operator: Operator
-    gpu1: Box
-    gpu2: Box
-    words: tuple[str, ...]
-    """Of a build on the small base."""
-
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        process = self.operator.ddtree.start(*words)
-        out, err = process.communicate(timeout=_PATIENCE_S)
-        return subprocess.CompletedProcess(list(words), process.returncode, out, err)
-
-    def build(self, tag: str, *, base: str = BASE, accept: Sequence[str] = ACCEPTED) -> Any:
-        accepted = [word for check in accept for word in ("--accept", check)]
-        return self("build", "gpu1", "--base", base, "--tag", tag, *self.words, *accepted, "--json")
 
 
 @pytest.fixture(scope="module")
 def site(
     rig: Rig, docker_hosts: DockerHosts, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    gpu1 = docker_hosts("rig1", "10.77.21", access="gpus")
-    gpu2 = docker_hosts("rig2", "10.77.22", access="cdi")
-    give_base(rig, gpu1.host)
-    operator = Operator(home := tmp_path_factory.mktemp("operator"), Ddtree.at(home), rig.key)
-    (home / ".ssh").mkdir(mode=0o700)
-    operator.configure()
-    operator.knows((gpu1.address, gpu1.host), (gpu2.address, gpu2.host))
-    operator.profile("gpu1", gpu1.address)
-    operator.profile("gpu2", gpu2.address)
-    source = str(wheel(rig, SGLANG))
-    yield Site(operator, gpu1, gpu2, ("--packages", "base", "--wheel", source))
-    rig.plug(gpu2.cable, up=True)
-    for box in (gpu1, gpu2):
-        box.host.run(
-            "sh",
-            "-c",
-            "docker ps -aq | xargs -r docker rm -f -v; docker images -q --filter "
-            "label=dev.ddtree.context | sort -u | xargs -r docker rmi -f",
-        )
+    yield from opened(rig, docker_hosts, tmp_path_factory.mktemp("operator"))
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +33,6 @@ def built(site: Site) -> Any:
     done = site.build(TAG)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def tags(box: Box, tag: str) -> list[str]:
-    shown = box.host.run("docker", "images", "--format", "{{.Repository}}:{{.Tag}}")
-    return [line for line in shown.splitlines() if line == tag]
-
-
-def inspected(box: Box, reference: str = TAG) -> Any:
-    return json.loads(box.host.run("docker", "image", "inspect", reference))[0]
 
 
 def test_a_plan_says_what_a_build_does_and_changes_nothing(site: Site) -> None:
@@ -105,7 +48,7 @@ def test_a_plan_says_what_a_build_does_and_changes_nothing(site: Site) -> None:
 
 
 def test_a_build_is_tagged_and_known_by_its_labels(site: Site, built: Any) -> None:
-    image = inspected(site.gpu1)
+    image = inspected(site.gpu1, TAG)
     assert built["image"] == image["Id"]
     labels = image["Config"]["Labels"]
     assert labels["dev.ddtree.patch_set"] == PATCH_SET
@@ -139,6 +82,88 @@ def test_the_image_says_what_it_has_and_ends_with_8_where_it_cannot_run(
     assert user == "sglang"
 
 
+def started(site: Site, *words: str) -> tuple[int, list[str]]:
+    """Exit code and lines of a container of the image that runs `python3 -V`."""
+    run = ["docker", "run", "--rm", "--network", "none", *words, TAG, "python3", "-V"]
+    script = f"{shlex.join(run)} >/tmp/o 2>&1; echo $?; cat /tmp/o"
+    code, *lines = site.gpu1.host.run("sh", "-c", script).splitlines()
+    return int(code), lines
+
+
+def test_the_image_without_a_gpu_says_so_and_can_be_told_to_go_on(site: Site, built: Any) -> None:
+    code, lines = started(site)
+    assert (code, lines[0].endswith(" | driver - | no GPU")) == (8, True)
+    assert "failed      blocking  driver-answers: nvidia-smi (exit code 6): No devices were" in (
+        "\n".join(lines)
+    )
+    assert lines[-1] == (
+        "ddtree: the engine is not started (exit code 8); DDTREE_DOCTOR=off starts it anyway"
+    )
+    code, lines = started(site, "--env", "DDTREE_DOCTOR=off")
+    assert (code, lines[0].startswith("Python 3.")) == (0, True)
+
+
+def test_the_image_on_an_old_driver_names_the_driver_that_it_needs(site: Site, built: Any) -> None:
+    """PyTorch is what its metadata says, as far as a look without an import goes."""
+    host, site_packages = site.gpu1.host, "/usr/local/lib/python3.13/dist-packages"
+    smi = host.run("docker", "run", "--rm", "--entrypoint", "cat", TAG, "/usr/local/bin/nvidia-smi")
+    host.write("/root/nvidia-smi", smi.replace("580.95.05", "535.183.01"), mode="755")
+    host.run("mkdir", "-p", "/root/torch", "/root/torch.dist-info")
+    host.write("/root/torch/version.py", "__version__ = '2.11.0+cu130'\ncuda = '13.0'\n")
+    host.write("/root/torch.dist-info/METADATA", "Name: torch\nVersion: 2.11.0\n")
+    mounts = {
+        "/root/nvidia-smi": "/usr/local/bin/nvidia-smi",
+        "/root/torch": f"{site_packages}/torch",
+        "/root/torch.dist-info": f"{site_packages}/torch-2.11.0.dist-info",
+    }
+    words = [f"--volume={here}:{there}:ro" for here, there in mounts.items()]
+    code, lines = started(site, "--gpus", "device=1", *words)
+    host.run("rm", "-r", *mounts)
+    assert code == 8
+    assert "torch 2.11.0+cu130 (CUDA 13.0)" in lines[0]
+    [told] = [line for line in lines if "driver-cuda" in line]
+    assert told.endswith("driver-cuda: driver 535.183.01; CUDA 13.0 needs 580.65.06 or newer")
+
+
+_SERVER = """
+import http.server, os
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(503 if os.path.exists("/tmp/loading") else 200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", 31555), Health).serve_forever()
+"""
+
+
+def test_dockers_health_check_asks_the_engine_on_its_port(site: Site, built: Any) -> None:
+    host = site.gpu1.host
+
+    def health() -> str:
+        return host.run("docker", "inspect", "-f", "{{.State.Health.Status}}", "health").strip()
+
+    quick = ["--health-interval=1s", "--health-start-period=0s", "--health-retries=1"]
+    run = ["docker", "run", "-d", "--name", "health", "--network", "none", *quick]
+    host.run(*run, "-e", "DDTREE_DOCTOR=off", TAG, "python3", "-c", _SERVER, "--port", "31555")
+    try:
+        until(lambda: health() == "healthy", "the container is healthy")
+        host.run("docker", "exec", "health", "touch", "/tmp/loading")
+        until(lambda: health() == "unhealthy", "the container is unhealthy")
+        host.run("docker", "exec", "health", "rm", "/tmp/loading")
+        until(lambda: health() == "healthy", "the container is healthy again")
+    finally:
+        host.run("docker", "rm", "-f", "health")
+
+
+def test_a_base_that_cannot_be_had_is_named_with_what_brings_it(site: Site) -> None:
+    done = site("build", "gpu1", "--packages", "base", *site.words[2:], "--tag", "ddtree/sglang:x")
+    assert done.returncode == 1
+    assert re.search(r"the build failed at step 2/\d+ \(FROM \$\{BASE\} AS system\): ", done.stderr)
+    assert "see whether the host can pull nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04, or take " in (
+        done.stderr
+    )
+    assert "Traceback" not in done.stderr
+
+
 def test_an_image_with_a_blocking_fault_is_not_tagged(site: Site, built: Any) -> None:
     tag = "ddtree/sglang:faulty"
     done = site.build(tag, accept=[check for check in ACCEPTED if check != "libraries-found"])
@@ -147,7 +172,7 @@ def test_an_image_with_a_blocking_fault_is_not_tagged(site: Site, built: Any) ->
     assert "libc10.so" in done.stderr
     assert tags(site.gpu1, tag) == []
     # Equal inputs made the very image that has a name already: it stays.
-    assert inspected(site.gpu1)["Id"] == built["image"]
+    assert inspected(site.gpu1, TAG)["Id"] == built["image"]
     assert site.gpu1.host.run("docker", "ps", "-aq").strip() == ""
 
 
@@ -160,8 +185,11 @@ def test_a_build_that_fails_in_the_middle_shows_its_last_lines_and_tags_nothing(
     done = site.build(tag, base=broken)
     site.gpu1.host.run("docker", "rmi", "-f", broken)
     assert done.returncode == 1
-    assert "the build failed: " in done.stderr
-    assert "python3: not found" in done.stderr
+    *before, last = done.stderr.splitlines()
+    assert re.match(
+        r"error: host gpu1: the build failed at step \d+/\d+ \(RUN .*\): The command ", last
+    )
+    assert any(line.startswith("  ") and "python3: not found" in line for line in before)
     assert "Traceback" not in done.stderr
     assert tags(site.gpu1, tag) == []
 
@@ -174,59 +202,6 @@ def test_a_base_for_another_architecture_is_refused_before_anything_is_sent(site
     site.gpu1.host.run("docker", "rmi", foreign)
     assert done.returncode == 1
     assert f"the base {foreign} is for arm64; the host is amd64" in done.stderr
-
-
-def test_a_copy_that_is_cut_leaves_nothing_tagged_and_can_be_repeated(
-    site: Site, built: Any, rig: Rig
-) -> None:
-    dry = site("image", "copy", "gpu1", "gpu2", "--image", TAG, "--dry-run")
-    assert "would send" in dry.stdout
-
-    def received() -> int:
-        return int(site.gpu2.host.read("/sys/class/net/eth0/statistics/rx_bytes"))
-
-    before = received()
-    process = site.operator.ddtree.start("image", "copy", "gpu1", "gpu2", "--image", TAG)
-    while process.poll() is None and received() < before + 20_000_000:
-        time.sleep(0.05)
-    rig.plug(site.gpu2.cable, up=False)
-    _, err = process.communicate(timeout=_PATIENCE_S)
-    rig.plug(site.gpu2.cable, up=True)
-    assert process.returncode in (1, 4), err
-    assert "gpu2" in err
-    assert "Traceback" not in err
-    assert tags(site.gpu2, TAG) == []
-
-    done = site("image", "copy", "gpu1", "gpu2", "--image", TAG, "--json")
-    assert done.returncode == 0, done.stderr
-    copied = json.loads(done.stdout)
-    assert copied["sent_bytes"] > 20_000_000
-    assert inspected(site.gpu2)["Id"] == built["image"] == copied["identity"]
-    again = json.loads(site("image", "copy", "gpu1", "gpu2", "--image", TAG, "--json").stdout)
-    assert again["sent_bytes"] == 0
-
-
-def test_two_hosts_and_a_lock_are_compared_and_drift_is_named(
-    site: Site, built: Any, tmp_path: Path
-) -> None:
-    assert site("image", "copy", "gpu1", "gpu2", "--image", TAG).returncode == 0
-    same = site("image", "diff", "gpu1", "gpu2", "--image", TAG)
-    assert same.returncode == 0, same.stderr
-    lock = tmp_path / "image.lock.json"
-    assert site("image", "lock", "gpu2", "--image", TAG, "--output", str(lock)).returncode == 0
-    document = json.loads(lock.read_text())
-    assert document["packages"]["sglang"] == "0.5.17"
-    assert document["patch_set"] == PATCH_SET
-    [group] = document["libraries"]["sm100/common_ops.abi3.so"]["images"]
-    assert (group["containers"], "sm_120a" in group["images"]) == (51, True)
-
-    document["image"], document["packages"]["sglang"] = "sha256:other", "0.5.9"
-    lock.write_text(json.dumps(document))
-    drifted = site("image", "diff", "gpu1", str(lock), "--image", TAG, "--json")
-    assert drifted.returncode == 8
-    drift = json.loads(drifted.stdout)["drift"]
-    assert [one["what"] for one in drift] == ["image", "package sglang"]
-    assert (drift[1]["first"], drift[1]["second"]) == ("0.5.17", "0.5.9")
 
 
 def test_a_host_without_docker_is_one_line(site: Site, rig: Rig) -> None:
@@ -273,6 +248,26 @@ def test_the_doctor_sees_a_host_and_a_python_without_its_library_is_named(
     assert set(ACCEPTED) <= failed
 
 
+def test_the_exported_doctor_says_on_a_host_by_itself_what_the_command_says_of_it(
+    site: Site, rig: Rig, tmp_path: Path
+) -> None:
+    """By hand, with nothing but the host's own Python."""
+    file = tmp_path / "doctor.py"
+    assert site("doctor", "--service", "ddtree", "--export", str(file)).returncode == 0
+    bare = "python3 -S -I /root/doctor.py --json; echo $?"
+    for box in (site.gpu1, site.gpu2):
+        box.host.write("/root/doctor.py", file.read_text())
+    assert site.gpu2.host.run("sh", "-c", bare).strip() == "1"  # python3-minimal
+    give_python(rig, site.gpu1.host)
+    *lines, code = site.gpu1.host.run("sh", "-c", bare).splitlines()
+    alone = json.loads("\n".join(lines))["findings"]
+    remote = json.loads(site("doctor", "gpu1", "--json").stdout)["places"][0]
+    states = {f["id"]: f["state"] for f in remote["findings"]}
+    assert {f["id"]: f["state"] for f in alone} == states
+    assert len(states) >= 20
+    assert code == ("8" if remote["blocked"] else "0")
+
+
 def test_images_are_listed_and_those_that_nothing_names_or_uses_are_pruned(
     site: Site, built: Any
 ) -> None:
@@ -280,7 +275,7 @@ def test_images_are_listed_and_those_that_nothing_names_or_uses_are_pruned(
 
     def pruned() -> list[str]:
         done = site("image", "prune", "gpu1", "--json")
-        return [image["identity"] for image in json.loads(done.stdout)["removed"]]
+        return [image["identity"] for image in json.loads(done.stdout)["images"]]
 
     listed = json.loads(site("image", "list", "gpu1", "--json").stdout)
     mine = next(image for image in listed if TAG in image["tags"])
@@ -297,3 +292,25 @@ def test_images_are_listed_and_those_that_nothing_names_or_uses_are_pruned(
     assert built["image"] in pruned()
     left = json.loads(site("image", "list", "gpu1", "--json").stdout)
     assert built["image"] not in {image["identity"] for image in left}
+
+    dry = site("image", "prune", "gpu1", "--cache", "--dry-run", "--json")
+    cached = {layer["identity"] for layer in json.loads(dry.stdout)["layers"]}
+    kept = host.run("docker", "images", "-q", "--no-trunc", "--filter", "dangling=true").split()
+    assert cached
+    assert cached <= set(kept)
+    site("image", "prune", "gpu1", "--cache")
+    kept = host.run("docker", "images", "-q", "--no-trunc", "--filter", "dangling=true").split()
+    assert cached.isdisjoint(kept)
+    assert tags(site.gpu1, BASE) == [BASE]
+
+
+def test_nothing_is_pruned_while_somebody_builds(site: Site) -> None:
+    hold = "mkdir -p /home/ops/.local/state/ddtree/locks; chown -R ops /home/ops/.local"
+    lock = "/home/ops/.local/state/ddtree/locks/build"
+    host = site.gpu1.host
+    host.run("sh", "-c", f"{hold}; touch {lock}; chown ops {lock}")
+    host.run("sh", "-c", f"setsid flock {lock} sleep 20 >/dev/null 2>&1 & sleep 0.5")
+    done = site("image", "prune", "gpu1")
+    assert done.returncode == 5
+    assert "the lock build is held by somebody" in done.stderr
+    assert site("image", "prune", "gpu1", "--dry-run").returncode == 0
