@@ -52,7 +52,8 @@ def doctor(
     from ..doctor.intent import intent_of
     from ..doctor.visit import visit
     from ..errors import DdtreeError, PatchMismatch, UsageError
-    from ..hosts.connection import Connections, ThisMachine
+    from ..hosts.connection import Connections
+    from ..hosts.shell import ThisMachine
     from ..output import machine
     from ..output.console import data, note
     from ..output.progress import step

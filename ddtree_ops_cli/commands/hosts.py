@@ -135,9 +135,10 @@ def facts(
 
     Its GPUs, container engine, disks, memory, clock and ports.
     """
-    from ..hosts.connection import Connections, ThisMachine
+    from ..hosts.connection import Connections
     from ..hosts.facts import read_facts
     from ..hosts.report import document, show
+    from ..hosts.shell import ThisMachine
     from ..output import machine
     from ..profiles.locate import Library
 

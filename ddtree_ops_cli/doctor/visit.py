@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DdtreeError
-from ..hosts.connection import OutOfTime, Shell, ThisMachine
 from ..hosts.probe import printable
+from ..hosts.shell import OutOfTime, Shell, ThisMachine
 from .export import script
 from .portable.catalogue import CHECKS
 from .portable.checks import Finding, blocked, judge

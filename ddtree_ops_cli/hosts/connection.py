@@ -16,12 +16,12 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DdtreeError, UsageError
-from .dialogue import Dialogue, Ended, local
+from .dialogue import Dialogue, Ended
+from .shell import Completed, OutOfTime, decoded
 from .ssh_config import Hop, SshConfig, user_config
 
 if TYPE_CHECKING:
@@ -34,47 +34,6 @@ if TYPE_CHECKING:
 
 _TICK_S = 0.2
 _CLOSING_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A command that ended."""
-
-    argv: tuple[str, ...]
-    exit_code: int
-    out: str
-    err: str
-    began_at: float
-    """Seconds since the epoch on this machine's clock, when the command was sent."""
-    first_output_at: float | None
-    """When its first output was here, at the latest."""
-
-
-class OutOfTime(DdtreeError):
-    """A command did not end in time; it may still be running."""
-
-    def __init__(self, completed: Completed, name: str) -> None:
-        super().__init__(
-            f"`{shlex.join(completed.argv)}` did not end in time",
-            where=f"host {name}",
-            mend="it may still be running there",
-        )
-        self.completed = completed
-        """What it had said; its exit code is -1."""
-
-
-class Shell(Protocol):
-    """Where commands run: a host, or this machine."""
-
-    name: str
-
-    def run(
-        self, argv: Sequence[str], *, timeout_s: float = ..., stdin: str = ...
-    ) -> Completed: ...
-
-    def converse(self, argv: Sequence[str]) -> AbstractContextManager[Dialogue]:
-        """Run a command for the time of the context, to be talked with."""
-        ...
 
 
 class Connections:
@@ -280,7 +239,7 @@ class Connection:
                 channel.shutdown_write()
                 closed_input = True
             if time.monotonic() > deadline:
-                so_far = Completed(argv, -1, _text(out), _text(err), began, first)
+                so_far = Completed(argv, -1, decoded(out), decoded(err), began, first)
                 raise OutOfTime(so_far, self.name)
             if ended:
                 channel.status_event.wait(_TICK_S)
@@ -291,34 +250,4 @@ class Connection:
             raise link.cut(f"while `{argv[0]}` ran", running=True)
         if channel.exit_status < 0:
             raise DdtreeError(f"`{argv[0]}` was ended by a signal", where=f"host {self.name}")
-        return Completed(argv, channel.exit_status, _text(out), _text(err), began, first)
-
-
-class ThisMachine:
-    """The same interface without a connection."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def converse(self, argv: Sequence[str]) -> AbstractContextManager[Dialogue]:
-        return local(self.name, argv)
-
-    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: str = "") -> Completed:
-        import subprocess
-
-        began = time.time()
-        try:
-            done = subprocess.run(
-                list(argv), input=stdin.encode(), capture_output=True, timeout=timeout_s
-            )
-        except subprocess.TimeoutExpired as late:
-            so_far = Completed(
-                tuple(argv), -1, _text(late.stdout or b""), _text(late.stderr or b""), began, None
-            )
-            raise OutOfTime(so_far, self.name) from late
-        out, err = _text(done.stdout), _text(done.stderr)
-        return Completed(tuple(argv), done.returncode, out, err, began, time.time())
-
-
-def _text(data: bytes | bytearray) -> str:
-    return bytes(data).decode(errors="replace")
+        return Completed(argv, channel.exit_status, decoded(out), decoded(err), began, first)

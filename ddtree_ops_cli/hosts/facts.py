@@ -11,10 +11,10 @@ from typing import TypeVar
 from ..errors import DdtreeError
 from . import container_engine, gpus, probe
 from .clock import Clock
-from .connection import OutOfTime, Shell
 from .container_engine import ContainerEngine
 from .gpus import Gpu
 from .probe import Answer
+from .shell import OutOfTime, Shell
 from .unknown import Unknown
 
 _TIMEOUT_S = 40.0

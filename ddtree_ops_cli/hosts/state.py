@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from .connection import Completed, Shell
 from .dialogue import Dialogue
+from .shell import Completed, Shell
 
 _DIRECTORY = 'case $1 in "~/"*) dir=$HOME/${1#"~/"} ;; *) dir=$1 ;; esac\n'
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import DdtreeError, UsageError
-from ..hosts.connection import Connections, ThisMachine
+from ..hosts.connection import Connections
 from ..hosts.facts import read_facts
 from ..hosts.gpus import Gpu
+from ..hosts.shell import ThisMachine
 from ..hosts.unknown import Unknown
 from .engine_options import EngineOptions
 from .memory_plan import Column, Wanted, for_gpus, for_lab

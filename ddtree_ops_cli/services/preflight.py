@@ -20,8 +20,8 @@ from .weights_verdict import Weights, describe, judge, judge_pair, together
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..hosts.connection import Shell
     from ..hosts.gpus import Gpu
+    from ..hosts.shell import Shell
     from .spec import ServiceSpec
 
 

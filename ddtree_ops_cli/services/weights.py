@@ -13,8 +13,8 @@ from typing import Literal
 
 from ..errors import DdtreeError
 from ..hosts import probe
-from ..hosts.connection import Shell
 from ..hosts.probe import Answer
+from ..hosts.shell import Shell
 
 Role = Literal["target", "drafter"]
 

@@ -91,7 +91,7 @@ def test_a_killed_deploy_is_named_by_the_next_command_which_mends_it(tiny: Ddtre
 
 
 def test_a_lock_that_is_held_refuses_a_deploy_with_its_holder(tiny: Ddtree) -> None:
-    from ddtree_ops_cli.hosts.connection import ThisMachine
+    from ddtree_ops_cli.hosts.shell import ThisMachine
     from ddtree_ops_cli.hosts.state import HostState
     from ddtree_ops_cli.rollout.lock import hold
 

@@ -12,7 +12,7 @@ import pytest
 
 from ddtree_ops_cli.doctor.visit import parsed, visit
 from ddtree_ops_cli.errors import DdtreeError
-from ddtree_ops_cli.hosts.connection import Completed, OutOfTime
+from ddtree_ops_cli.hosts.shell import Completed, OutOfTime
 
 
 @dataclass

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ddtree_ops_cli.hosts import probe
-from ddtree_ops_cli.hosts.connection import ThisMachine
 from ddtree_ops_cli.hosts.container_engine import ContainerEngine, failure, parse
 from ddtree_ops_cli.hosts.facts import (
     Clock,
@@ -21,6 +20,7 @@ from ddtree_ops_cli.hosts.facts import (
     read_facts,
 )
 from ddtree_ops_cli.hosts.report import document
+from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.hosts.unknown import Unknown
 
 CASES = Path(__file__).parent / "cases"

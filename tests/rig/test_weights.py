@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddtree_ops_cli.hosts.connection import Completed, ThisMachine
+from ddtree_ops_cli.hosts.shell import Completed, ThisMachine
 from ddtree_ops_cli.services.weights import Source, read_weights
 from tests.rig import gpus as table
 from tests.rig.conftest import Box, Operator

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddtree_ops_cli.errors import DdtreeError
-from ddtree_ops_cli.hosts.connection import ThisMachine
+from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
 from ddtree_ops_cli.rollout.audit import (
     Journal,

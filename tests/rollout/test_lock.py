@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from ddtree_ops_cli.errors import DdtreeError, LockHeld
-from ddtree_ops_cli.hosts.connection import ThisMachine
+from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
 from ddtree_ops_cli.rollout.lock import LockLost, break_lock, hold, holders
 
 HOLDER = """
 import sys, time
-from ddtree_ops_cli.hosts.connection import ThisMachine
+from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
 from ddtree_ops_cli.rollout.lock import hold
 with hold(HostState(ThisMachine("here"), sys.argv[1]), "gpu-1", purpose="deploy here"):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ddtree_ops_cli.errors import DdtreeError, UsageError
-from ddtree_ops_cli.hosts.connection import ThisMachine
 from ddtree_ops_cli.hosts.gpus import Gpu, Holder
+from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.services.engine_options import EngineOptions
 from ddtree_ops_cli.services.memory import divide
 from ddtree_ops_cli.services.memory_plan import Wanted, for_gpus

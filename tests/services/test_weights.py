@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from ddtree_ops_cli.errors import DdtreeError
-from ddtree_ops_cli.hosts.connection import Completed, ThisMachine
+from ddtree_ops_cli.hosts.shell import Completed, ThisMachine
 from ddtree_ops_cli.services.preflight import Models, judge_models
 from ddtree_ops_cli.services.rights import User
 from ddtree_ops_cli.services.spec import ContainerSpec, ServiceSpec

@@ -25,7 +25,7 @@ from platformdirs import user_state_path
 
 from ...errors import DdtreeError
 from ...hosts.clock import THIS, Clock
-from ...hosts.connection import ThisMachine
+from ...hosts.shell import ThisMachine
 from ...hosts.state import HostState
 from ...interrupts import deferred
 from ..labels import Labels
