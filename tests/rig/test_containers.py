@@ -212,3 +212,20 @@ def test_a_log_is_followed_until_ctrl_c_and_is_there_after_a_stop(
     assert services(operator) == []
     [kept] = gpu1.host.run("docker", "ps", "-a", "--format", "{{.Names}}").split()
     assert kept.startswith(f"{NAME}-kept-")
+
+
+def test_a_log_shows_what_was_written_and_nothing_that_a_terminal_would_obey(
+    gpu1: Box, operator: Operator
+) -> None:
+    done(operator, *DEPLOY, "--service", "plain")
+    written = [
+        b"\x1b[31m\xe6\xa8\xa1\xe5\x9e\x8b\x1b[0m \xf0\x9f\x9a\xab\n",  # colours, other alphabets
+        b"\x1b]0;title\x07\x1b[2J\x1b[Hhome\n",  # a title, a screen that is cleared
+        b"half \xff\xfe a character \xe6\n",  # no UTF-8
+        b"\r 10%|#   |\r100%|####|\n",
+    ]
+    shell = 'for line in "$@"; do printf "$line" >/proc/1/fd/1; done'
+    octal = ["".join(f"\\{byte:03o}" for byte in line) for line in written]
+    gpu1.host.run("docker", "exec", NAME, "sh", "-c", shell, "sh", *octal)
+    lines = done(operator, "logs", "gpu1", "--lines", str(len(written))).splitlines()
+    assert lines == ["模型 🚫", "home", "half \ufffd\ufffd a character \ufffd", "100%|####|"]
