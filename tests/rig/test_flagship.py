@@ -1,4 +1,4 @@
-"""The first command of the README on a host with GPUs of 96 GB, with the profiles as shipped.
+"""`deploy ct200 --gpu 1 --budget 32` on a host with GPUs of 96 GB, with the profiles as shipped.
 
 The weights of the published pair are files of their true sizes with nothing in them but headers,
 which is all that is read before a start.
