@@ -82,6 +82,21 @@ def test_one_that_ends_later_is_dead_with_the_reason_and_docker_starts_it_again(
     assert service["detail"].startswith("it ended with exit code 137, signal 9; see `ddtree logs")
 
 
+def test_one_that_stands_still_later_is_unhealthy_though_its_container_runs(
+    gpu_host: Box, operator: Operator
+) -> None:
+    operator.serves("gpu1", gpu_host)
+    assert operator.ddtree(*DEPLOY, "--service", "plain").returncode == 0
+    gpu_host.host.run("docker", "kill", "--signal=STOP", "ddtree-gpu1")
+    status = operator.ddtree("status", "gpu1", "--json")
+    [service] = json.loads(status.stdout)["gpu1"]["services"]
+    assert (service["state"], service["health"]) == ("running", "unhealthy")
+    assert service["detail"] == "nothing within the time allowed"
+    # It holds its GPU and its port, and is ended all the same.
+    assert operator.ddtree("stop", "gpu1").returncode == 0
+    assert gpu_host.host.run("docker", "ps", "--quiet") == ""
+
+
 @pytest.mark.parametrize("fault", ["dies", "hangs"])
 def test_the_old_service_runs_again_after_a_new_one_that_fails(
     gpu_host: Box, operator: Operator, fault: str
