@@ -140,6 +140,13 @@ def _check(found: argparse.Namespace, algorithm: str) -> None:
             mend="add --speculative-algorithm DFLASH or DDTREE",
         )
     if algorithm == "DDTREE":
+        shadow = found.speculative_ddtree_mode == "shadow-linear"
+        if shadow and found.speculative_ddtree_log_steps is None:
+            raise UsageError(
+                "shadow-linear logs what the tree would have won, and has no log",
+                where=PROGRAM,
+                mend="add --speculative-ddtree-log-steps FILE",
+            )
         return
     for name, unset in _OF_DDTREE.items():
         if getattr(found, f"speculative_ddtree_{name}") != unset:

@@ -77,6 +77,7 @@ def handle_ddtree(server_args: ServerArgs) -> None:
 
     refuse_half_patched()
     _refuse_bad_sizes(server_args)
+    _refuse_shadow_without_log(server_args)
     asked = server_args.speculative_num_draft_tokens
     budget = server_args.speculative_ddtree_budget or DEFAULT_BUDGET
     if asked is not None and asked != budget + 1:
@@ -171,6 +172,15 @@ def _refuse_bad_sizes(server_args: ServerArgs) -> None:
     seed = server_args.speculative_ddtree_chain_seed
     if seed is not None and seed < 0:
         raise ValueError(f"--speculative-ddtree-chain-seed must be at least 0, got {seed}")
+
+
+def _refuse_shadow_without_log(server_args: ServerArgs) -> None:
+    """Nothing but the log says what the tree would have won."""
+    if not verifies_tree(server_args) and server_args.speculative_ddtree_log_steps is None:
+        raise ValueError(
+            f"--speculative-ddtree-mode {server_args.speculative_ddtree_mode} builds trees to log "
+            "what they would have won, and has no log; add --speculative-ddtree-log-steps FILE"
+        )
 
 
 def _refuse_impossible_shape(shape: TreeShape) -> None:

@@ -234,6 +234,14 @@ def test_wrong_arguments_are_one_line_and_the_code_of_usage(
     assert says in line
 
 
+def test_a_shadow_without_a_log_is_one_line(pair: tuple[Path, Path]) -> None:
+    shadow = flags(pair, "DDTREE", "--speculative-ddtree-mode", "shadow-linear")
+    code, line = refused("--model-path", str(pair[0]), *shadow)
+
+    assert code == 2
+    assert "has no log; add --speculative-ddtree-log-steps FILE" in line
+
+
 @pytest.mark.parametrize(
     "flag",
     [

@@ -34,6 +34,24 @@ def dense_prompts() -> Prompts:
     return [drawn[0], drawn[1], drawn[7]]
 
 
+def crossing_prompts(target: Path, drafter: Path, interval: int, budget: int) -> Prompts:
+    """Prompts, three at most, after which the committed length passes `interval` among accepted
+    drafts that are all off the spine."""
+    lab = Engine.load(target, drafter, Speculation("DDTREE", budget=budget))
+
+    def crosses_off_spine(prompt: Sequence[int]) -> bool:
+        committed = len(prompt)
+        for step in lab_steps(lab, prompt, 12)[1:]:
+            behind = interval - committed - 1
+            if behind <= step.accepted:
+                return behind > 0 and step.off_spine == step.accepted
+            committed += step.accepted + 1
+        return False
+
+    drawn = [(prompt * interval)[: interval - 3] for prompt in random_prompts(60, seed=3)]
+    return [prompt for prompt in drawn if crosses_off_spine(prompt)][:3]
+
+
 def lab_steps(lab: Engine, prompt: Sequence[int], tokens: int) -> list[Step]:
     return list(lab.generate(prompt, Sampling(max_new_tokens=tokens, ignore_eos=True)))
 

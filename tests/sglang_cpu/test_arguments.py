@@ -19,6 +19,8 @@ from tests.sglang_cpu.server import argv
 
 Pair = tuple[Path, Path]
 
+SHADOW = ("--speculative-ddtree-mode", "shadow-linear", "--speculative-ddtree-log-steps", "steps")
+
 
 def resolved(pair: Pair, *flags: str, algorithm: str = "DDTREE") -> ServerArgs:
     line = argv(*pair, "--speculative-algorithm", algorithm, *flags, port=30000)
@@ -56,7 +58,7 @@ def test_the_tree_that_the_flags_describe(
     ("flags", "strategy"),
     [
         ((), "extra_buffer"),
-        (("--speculative-ddtree-mode", "shadow-linear"), "extra_buffer"),
+        (SHADOW, "extra_buffer"),
         (("--mamba-radix-cache-strategy", "extra_buffer"), "extra_buffer"),
         (("--disable-overlap-schedule",), "auto"),
         (("--disable-radix-cache",), "auto"),
@@ -79,7 +81,7 @@ def test_states_that_a_step_still_writes_are_never_saved(hybrid: Pair, dense: Pa
 
 
 def test_shadow_mode_verifies_the_block_as_a_chain(hybrid: Pair) -> None:
-    args = resolved(hybrid, "--speculative-ddtree-mode", "shadow-linear")
+    args = resolved(hybrid, *SHADOW)
     assert args.speculative_num_draft_tokens == 16
     assert args.speculative_eagle_topk == 1
 
@@ -104,6 +106,7 @@ def test_linear_dflash_is_as_it_was(hybrid: Pair) -> None:
         (("--speculative-ddtree-chain-seed", "-1"), "--speculative-ddtree-chain-seed"),
         (("--speculative-num-draft-tokens", "16"), "set --speculative-ddtree-budget"),
         (("--speculative-dflash-block-size", "8"), "differs from the drafter's block_size 16"),
+        (SHADOW[:2], "add --speculative-ddtree-log-steps FILE"),
         (("--page-size", "16"), "set --page-size 1"),
         (("--attention-backend", "torch_native"), "set --attention-backend triton"),
         (("--decode-attention-backend", "torch_native"), "set --attention-backend triton"),

@@ -1,6 +1,6 @@
 """`make test-gpu` sets DDTREE_SGLANG_GPU to a patched SGLang; without it nothing here runs.
 
-The servers start with the session, all at once; each test waits for those that it asks.
+A server starts when the first test asks for it, and all that started here end with the session.
 """
 
 from __future__ import annotations
@@ -14,29 +14,25 @@ from pathlib import Path
 import pytest
 
 from tests.sglang_gpu.answers import Server, ready
-from tests.sglang_gpu.fleet import FLEET, Started, start_all, stop
+from tests.sglang_gpu.fleet import ENGINE, SESSION, start_once, stop
 
-ENGINE = os.environ.get("DDTREE_SGLANG_GPU")
 FOLDER = "DDTREE_FLEET"
-collect_ignore_glob = [] if ENGINE else ["test_*.py"]
-
-_started: list[Started] = []
+collect_ignore_glob = [] if ENGINE in os.environ else ["test_*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xdist_group: tests of one server run one after the other")
-    if ENGINE is None or hasattr(config, "workerinput") or config.option.collectonly:
+    if ENGINE not in os.environ or hasattr(config, "workerinput"):
         return
     folder = Path(os.environ.setdefault(FOLDER, tempfile.mkdtemp(prefix="ddtree-fleet-")))
     folder.mkdir(parents=True, exist_ok=True)
-    asked = os.environ.get("DDTREE_SERVERS")
-    names = list(FLEET) if asked is None else asked.split()
-    _started.extend(start_all(names, Path(ENGINE).resolve(), folder))
+    # Inherited by pytest's workers.
+    os.environ[SESSION] = str(os.getpid())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    stop(_started)
-    _started.clear()
+    if ENGINE in os.environ and not hasattr(config, "workerinput"):
+        stop(Path(os.environ[FOLDER]))
 
 
 @pytest.fixture(scope="session")
@@ -51,8 +47,8 @@ def server(folder: Path) -> Callable[[str], Server]:
 
     def wait(name: str) -> Server:
         if name not in known:
-            if not (folder / f"{name}.json").exists():
-                pytest.skip(f"{name} was not started here")
+            if not start_once(name, Path(os.environ[ENGINE]).resolve(), folder):
+                pytest.skip(f"this machine has too few GPUs for {name}")
             known[name] = ready(folder, name)
         return known[name]
 

@@ -1,23 +1,26 @@
-"""The servers of these tests: what each one is, starting them all at once, stopping them.
+"""The servers of these tests: what each one is, starting it once, stopping them.
 
-A start takes a minute or more, and the pair of the lab is tiny: many servers share one GPU. They
-outlive pytest's workers, which find them through files in one folder.
+A start takes most of a minute, and the pair of the lab is tiny: many servers share one GPU. Each is
+started by the first test that asks for it and outlives that test's worker; the others find it by a
+file in one folder. Servers for several sessions of tests:
 
-    python -m tests.sglang_gpu.fleet FOLDER [NAME ...]     # starts them and stays until stopped
+    DDTREE_SGLANG_GPU=DIR python -m tests.sglang_gpu.fleet FOLDER NAME ...   # until it is stopped
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +33,18 @@ WEIGHTS = Path(ddtree_ops_cli.lab.__file__).parent / "weights"
 CPU_FAULTS = Path(__file__).parents[1] / "sglang_cpu" / "faults"
 GPU_FAULTS = Path(__file__).parent / "faults"
 FIRST_PORT = 21000
+ENGINE = "DDTREE_SGLANG_GPU"
+SESSION = "DDTREE_FLEET_SESSION"
+"""Names of variables: where the patched SGLang is, and whose the servers are."""
 BUDGETS = (8, 15, 16, 17, 24, 32, 48, 64)
 LINEAR = ("--speculative-algorithm", "DFLASH")
 NO_OVERLAP = "--disable-overlap-schedule"
 NO_RADIX = "--disable-radix-cache"
 NO_GRAPH = "--disable-cuda-graph"
+KEPT_STATES = ("kept-state-of-the-neighbour", "kept-state-still-written")
+"""Faults of the states that prefix reuse starts from."""
+FINE = ("cache-left-behind", *KEPT_STATES)
+"""Faults that the rounding of bf16 hides, wholly or nearly: they are served in float32."""
 FLOAT32 = {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
 FLOAT32_PATCH = "float32"
 
@@ -51,8 +61,8 @@ class Served:
     flags: tuple[str, ...]
     dtype: str = "bfloat16"
     environment: Mapping[str, str] = field(default_factory=dict)
-    patch: str | None = None
-    """A planted fault, or `float32`."""
+    patches: tuple[str, ...] = ()
+    """Planted faults, and `float32`."""
     gpus: int = 1
     as_shipped: bool = False
     """With SGLang's own choice of graphs, samplers and state intervals."""
@@ -90,11 +100,12 @@ def _fleet() -> dict[str, Served]:
         "linear-bf16": Served((*LINEAR, NO_RADIX)),
         **{f"tree-{budget}-bf16": Served(tree(budget)) for budget in BUDGETS},
         "tree-16-bf16-as-shipped": Served(tree(16), as_shipped=True),
+        "tree-64-bf16-as-shipped": Served(tree(64), as_shipped=True),
         "tree-16-bf16-no-overlap": Served(tree(16, NO_OVERLAP)),
         "tree-16-bf16-tp2": Served(tree(16), gpus=2),
         "replayed": Served(tree(16, NO_RADIX)),
         "eager": Served(tree(16, NO_RADIX, NO_GRAPH)),
-        **{f"fault-{fault}": Served(tree(16, NO_RADIX), patch=fault) for fault in sorted(faults())},
+        **{f"fault-{fault}": _faulty(fault) for fault in sorted(faults())},
         "logged": Served(tree(24, log, "{folder}/steps.jsonl")),
         "shadow": Served(tree(24, *shadow)),
         "simulated-linear": Served(LINEAR, environment=length),
@@ -102,10 +113,20 @@ def _fleet() -> dict[str, Served]:
         "simulated-off-spine": Served(
             tree(16, *simulated), environment={**length, "DDTREE_SIMULATE_PATH": "off-spine"}
         ),
-        "linear-f32": Served((*LINEAR, NO_RADIX), "float32", FLOAT32, FLOAT32_PATCH),
-        "tree-16-f32": Served(tree(16), "float32", FLOAT32, FLOAT32_PATCH),
-        "tree-64-f32": Served(tree(64), "float32", FLOAT32, FLOAT32_PATCH),
+        "linear-f32": Served((*LINEAR, NO_RADIX), "float32", FLOAT32, (FLOAT32_PATCH,)),
+        **{
+            f"tree-{budget}-f32": Served(tree(budget), "float32", FLOAT32, (FLOAT32_PATCH,))
+            for budget in BUDGETS
+        },
     }
+
+
+def _faulty(fault: str) -> Served:
+    """Without prefix reuse, but where the fault is in what that takes."""
+    flags = tree(16) if fault in KEPT_STATES else tree(16, NO_RADIX)
+    if fault in FINE:
+        return Served(flags, "float32", FLOAT32, (FLOAT32_PATCH, fault))
+    return Served(flags, patches=(fault,))
 
 
 def faults() -> dict[str, Path]:
@@ -119,14 +140,17 @@ def float32() -> dict[str, Path]:
     return {FLOAT32_PATCH: Path(__file__).parent / f"{FLOAT32_PATCH}.patch"}
 
 
-def patched(name: str, engine: Path, destination: Path) -> Path:
-    """A copy of the folder `engine` in which the files of one patch are its own."""
-    patch = {**faults(), **float32()}[name]
+def patched(names: Sequence[str], engine: Path, destination: Path) -> Path:
+    """A copy of the folder `engine` in which the files of these patches are its own."""
+    # A session before this one may have left its own.
+    shutil.rmtree(destination, ignore_errors=True)
     shutil.copytree(engine / "sglang", destination / "sglang", copy_function=os.link)
-    for path, change in parse(patch.read_bytes(), where=patch.name).items():
-        content = (engine / path).read_bytes()
-        (destination / path).unlink()
-        (destination / path).write_bytes(applied(change, content, where=patch.name))
+    for name in names:
+        patch = {**faults(), **float32()}[name]
+        for path, change in parse(patch.read_bytes(), where=patch.name).items():
+            content = (destination / path).read_bytes()
+            (destination / path).unlink()
+            (destination / path).write_bytes(applied(change, content, where=patch.name))
     return destination
 
 
@@ -144,20 +168,28 @@ def linear_of(name: str) -> str:
     return f"linear-{suffix[FLEET[name].dtype]}"
 
 
-@dataclass
-class Started:
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
+def start_once(name: str, engine: Path, folder: Path) -> bool:
+    """Sees to it that a server is started. False where this machine has too few GPUs for it."""
+    gpus = visible_gpus()
+    needed = FLEET[name].gpus
+    if needed > len(gpus):
+        return False
+    turn = list(FLEET).index(name) if needed == 1 else 0
+    with (folder / f"{name}.starting").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / f"{name}.json").exists():
+            chosen = [gpus[(turn + each) % len(gpus)] for each in range(needed)]
+            _start(name, engine, folder, chosen)
+    return True
 
 
-def start(name: str, engine: Path, folder: Path, gpus: Sequence[str]) -> Started:
-    """Starts a server on `gpus`; its address goes to FOLDER/NAME.json."""
+def _start(name: str, engine: Path, folder: Path, gpus: Sequence[str]) -> None:
+    """Its address, its process and whose it is go to FOLDER/NAME.json."""
     served = FLEET[name]
     port = FIRST_PORT + list(FLEET).index(name)
     path = [str(engine)]
-    if served.patch is not None:
-        path.insert(0, str(patched(served.patch, engine, folder / f"{name}.engine")))
+    if served.patches:
+        path.insert(0, str(patched(served.patches, engine, folder / f"{name}.engine")))
     environment = {
         **os.environ,
         **served.environment,
@@ -179,18 +211,23 @@ def start(name: str, engine: Path, folder: Path, gpus: Sequence[str]) -> Started
             start_new_session=True,
         )
     found = {"url": f"http://127.0.0.1:{port}", "pid": process.pid, "log": str(log)}
-    (folder / f"{name}.json").write_text(json.dumps(found))
-    return Started(name, process, log)
+    found["session"] = os.environ[SESSION]
+    # Whole or not there: others look for it without the lock.
+    (folder / f"{name}.new").write_text(json.dumps(found))
+    (folder / f"{name}.new").rename(folder / f"{name}.json")
 
 
-def stop(started: Sequence[Started]) -> None:
-    for server in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.process.pid, signal.SIGKILL)
-    for server in started:
-        server.process.wait()
+def stop(folder: Path) -> None:
+    """Ends the servers that this session started, and those alone."""
+    for file in folder.glob("*.json"):
+        found = json.loads(file.read_text())
+        if found["session"] == os.environ[SESSION]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(found["pid"], signal.SIGKILL)
+            file.unlink()
 
 
+@cache
 def visible_gpus() -> list[str]:
     asked = os.environ.get("CUDA_VISIBLE_DEVICES")
     if asked:
@@ -199,30 +236,17 @@ def visible_gpus() -> list[str]:
     return [str(index) for index in range(len(listed.stdout.splitlines()))]
 
 
-def start_all(names: Sequence[str], engine: Path, folder: Path) -> list[Started]:
-    """One GPU after the other; servers that need more GPUs than there are stay away."""
-    gpus = visible_gpus()
-    started, turn = [], 0
-    for name in names:
-        needed = FLEET[name].gpus
-        if needed > len(gpus):
-            continue
-        chosen = gpus[:needed] if needed > 1 else [gpus[turn % len(gpus)]]
-        turn += needed == 1
-        started.append(start(name, engine, folder, chosen))
-    return started
-
-
 def main() -> None:
-    folder, names = Path(sys.argv[1]), sys.argv[2:] or list(FLEET)
+    folder, names = Path(sys.argv[1]), sys.argv[2:]
     folder.mkdir(parents=True, exist_ok=True)
-    started = start_all(names, Path(os.environ["DDTREE_SGLANG"]).resolve(), folder)
+    os.environ[SESSION] = str(os.getpid())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        while True:
-            time.sleep(1)
+        for name in names:
+            start_once(name, Path(os.environ[ENGINE]).resolve(), folder)
+        threading.Event().wait()
     finally:
-        stop(started)
+        stop(folder)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ choices must be within `TIE` of the best.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,11 @@ def lab() -> Engine:
 
 def logits_after(tokens: Sequence[int]) -> np.ndarray:
     """The target's logits [vocabulary] for what follows `tokens`."""
+    return _logits_after(tuple(tokens))
+
+
+@cache
+def _logits_after(tokens: tuple[int, ...]) -> np.ndarray:
     target = lab().target
     logits, _ = target.prefill(target.initial_state(), np.array(tokens, np.intp))
     return np.asarray(logits).reshape(-1)
@@ -59,8 +65,9 @@ class Verdict:
 
     def __str__(self) -> str:
         same = self.answers - len(self.divergences)
-        gaps = ", ".join(f"{found.gap:.3f}@{found.position}" for found in self.divergences)
-        return f"{same} of {self.answers} equal ({self.tokens} tokens); gaps: {gaps or 'none'}"
+        gaps = Counter(f"{found.gap:.3f}@{found.position}" for found in self.divergences)
+        told = ", ".join(f"{gap} x{times}" if times > 1 else gap for gap, times in gaps.items())
+        return f"{same} of {self.answers} equal ({self.tokens} tokens); gaps: {told or 'none'}"
 
 
 def compared(prompts: Sequence[Prompt], ours: Outputs, reference: Outputs) -> Verdict:
