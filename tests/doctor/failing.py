@@ -22,7 +22,7 @@ CASES: dict[str, dict[str, Any]] = json.loads((HERE / "failing.json").read_text(
 def healthy() -> dict[str, Any]:
     """The facts that the doctor gathered on a host with two H200, and an image as it should be.
 
-    SGLang was not yet whole there, so what concerns its packages was read from the wheels.
+    SGLang was not installed whole there, so what concerns its packages was read from the wheels.
     """
     facts = read("recorded-h200.json")
     facts["kernels"] = read("kernels-of-torch-2.11-on-2.13.json")
