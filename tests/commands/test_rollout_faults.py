@@ -10,71 +10,73 @@ import signal
 import pytest
 
 from tests.conftest import Ddtree
-from tests.rollout.broken_off import (
-    BEFORE,
-    COMMAND,
-    cells,
-    ended,
-    held,
-    mended,
-    on,
-    services,
-    tell,
-)
+from tests.rollout.broken_off import ended, held, on, services, tell
 
-# A process of this machine has no GPU and no policy of restarts.
-NOT_HERE = frozenset({"check-gpu", "settle"})
+BEFORE = on("tiny", ("deploy", "--budget", "8"))
+REPLACE = on("tiny", ("deploy", "--budget", "12"))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(
-    ("playbook", "step"), cells("stop-previous", "start-service", without=NOT_HERE)
-)
+@pytest.mark.parametrize("step", ["stop-previous", "start-service"])
 def test_a_killed_command_is_told_as_cut_off_and_the_next_one_mends_it(
-    tiny: Ddtree, playbook: str, step: str, when: str
+    tiny: Ddtree, step: str, when: str
 ) -> None:
-    for words in BEFORE[playbook]:
-        tell(tiny, *on("tiny", words))
-    with held(tiny, step, when, on("tiny", COMMAND[playbook])) as process:
+    tell(tiny, *BEFORE)
+    with held(tiny, step, when, REPLACE) as process:
         process.kill()
         ended(process)
     last = tell(tiny, "history", "tiny")[-1]
-    assert (last["playbook"], last["result"], last["last"]) == (playbook, None, f"{step} begin")
+    assert (last["playbook"], last["result"], last["last"]) == ("replace", None, f"{step} begin")
     status = tell(tiny, "status", "tiny")["tiny"]
     assert [run["run"] for run in status["unfinished"]] == [last["run"]]
     assert len([s for s in status["services"] if s["state"] == "running"]) <= 1
-    mended(tiny, "tiny")
+    mended(tiny)
+
+
+@pytest.mark.parametrize("command", ["rollback", "stop"])
+def test_what_was_cut_off_is_named_whatever_the_next_command_is(tiny: Ddtree, command: str) -> None:
+    tell(tiny, *BEFORE)
+    with held(tiny, "start-service", "after", REPLACE) as process:
+        process.kill()
+        ended(process)
+    next_one = tiny(*on("tiny", (command,)))
+    assert next_one.returncode == 0, next_one.stderr
+    assert "was cut off at start-service begin" in next_one.stderr
+    assert services(tiny, "tiny") == ([(8, "healthy")] if command == "rollback" else [])
+    assert tell(tiny, "status", "tiny")["tiny"]["unfinished"] == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(
-    ("playbook", "step"), cells("stop-previous", "wait-ready", without=NOT_HERE)
-)
-def test_ctrl_c_brings_back_what_was_there(
-    tiny: Ddtree, playbook: str, step: str, when: str
-) -> None:
-    for words in BEFORE[playbook]:
-        tell(tiny, *on("tiny", words))
-    before = services(tiny, "tiny")
-    with held(tiny, step, when, on("tiny", COMMAND[playbook])) as process:
+@pytest.mark.parametrize("step", ["stop-previous", "wait-ready"])
+def test_ctrl_c_brings_back_what_was_there(tiny: Ddtree, step: str, when: str) -> None:
+    tell(tiny, *BEFORE)
+    with held(tiny, step, when, REPLACE) as process:
         process.send_signal(signal.SIGINT)
         code, err = ended(process)
     assert code == 130, err
-    assert services(tiny, "tiny") == before
+    assert services(tiny, "tiny") == [(8, "healthy")]
     assert tell(tiny, "history", "tiny")[-1]["result"] == "interrupted"
-    mended(tiny, "tiny")
+    mended(tiny)
 
 
-@pytest.mark.parametrize(("playbook", "step"), cells("start-service", without=NOT_HERE))
 def test_a_second_operator_is_refused_with_the_firsts_name_and_the_first_goes_on(
-    tiny: Ddtree, playbook: str, step: str
+    tiny: Ddtree,
 ) -> None:
-    for words in BEFORE[playbook]:
-        tell(tiny, *on("tiny", words))
-    with held(tiny, step, "before", on("tiny", COMMAND[playbook])) as process:
-        refused = tiny(*on("tiny", COMMAND["deploy"]))
+    tell(tiny, *BEFORE)
+    with held(tiny, "start-service", "before", REPLACE) as process:
+        refused = tiny(*REPLACE)
     code, err = ended(process)
     assert refused.returncode == 5, refused.stderr
-    assert f"{COMMAND[playbook][0]} tiny, since" in refused.stderr
+    assert "deploy tiny, since" in refused.stderr
     assert code == 0, err
-    mended(tiny, "tiny")
+    mended(tiny)
+
+
+def mended(ddtree: Ddtree) -> None:
+    """One further deploy ends in a healthy service, and nobody is left with the lock."""
+    again = ddtree(*REPLACE)
+    assert again.returncode == 0, again.stderr
+    assert services(ddtree, "tiny") == [(12, "healthy")]
+    assert not any(lock["held"] for lock in tell(ddtree, "lock", "show", "tiny"))
+    assert tell(ddtree, "history", "tiny")[-1]["result"] == "done"
+    assert tell(ddtree, "status", "tiny")["tiny"]["unfinished"] == []

@@ -1,4 +1,4 @@
-"""What tests that break rollouts off share, whatever the host: playbooks, their steps, the mend."""
+"""What tests that break rollouts off share, whatever the host."""
 
 from __future__ import annotations
 
@@ -13,29 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import COMMAND_TIMEOUT_S, Ddtree
-from tests.rollout import matrix
-
-# What makes each playbook the one that a command follows, and that command.
-BEFORE: dict[str, list[tuple[str, ...]]] = {
-    "deploy": [],
-    "replace": [("deploy", "--budget", "8")],
-    "rollback": [("deploy", "--budget", "8"), ("deploy", "--budget", "12")],
-    "stop": [("deploy", "--budget", "8")],
-}
-COMMAND: dict[str, tuple[str, ...]] = {
-    "deploy": ("deploy", "--budget", "12"),
-    "replace": ("deploy", "--budget", "12"),
-    "rollback": ("rollback",),
-    "stop": ("stop",),
-}
-
-
-def cells(*sample: str, without: frozenset[str]) -> list[tuple[str, str]]:
-    """Every step of every playbook; or, unless all are wanted, these of a replacement."""
-    if not matrix.WHOLE:
-        return [("replace", step) for step in sample]
-    steps = dict.fromkeys((cell.playbook, cell.step) for cell in matrix.cells())
-    return [(playbook, step) for playbook, step in steps if step not in without]
 
 
 def tell(ddtree: Ddtree, *words: str) -> Any:
@@ -88,13 +65,3 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code and what was said."""
     _, err = process.communicate(timeout=COMMAND_TIMEOUT_S)
     return process.returncode, err
-
-
-def mended(ddtree: Ddtree, host: str, gpu: int = 0) -> None:
-    """One further deploy ends in a healthy service, and nobody is left with the lock."""
-    again = ddtree(*on(host, COMMAND["deploy"], gpu))
-    assert again.returncode == 0, again.stderr
-    assert services(ddtree, host) == [(12, "healthy")]
-    assert not any(lock["held"] for lock in tell(ddtree, "lock", "show", host))
-    assert tell(ddtree, "history", host)[-1]["result"] == "done"
-    assert tell(ddtree, "status", host)[host]["unfinished"] == []

@@ -76,7 +76,7 @@ class Record:
 
 
 def cells() -> list[Cell]:
-    """Without those of `forget`: it ends what only a comparison started, and nothing comes back."""
+    """Without those of `forget`, for the reason that the page gives."""
     return [
         Cell(playbook, step.operation, fault)
         for playbook in names()
@@ -145,6 +145,11 @@ def _head(wanted: Sequence[Cell], run: Sequence[Record]) -> Iterator[str]:
     yield (
         "- **one** further command, `deploy` or (where something was kept) on every other step "
         "`rollback`, names the broken run and ends in a healthy service, with the lock free."
+    )
+    yield ""
+    yield (
+        "The playbook `forget` is left out: it ends what only a comparison started, and nothing of "
+        "an operator's comes or goes by it."
     )
     yield ""
     missing = len(wanted) - len(run)
