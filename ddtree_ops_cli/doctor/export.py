@@ -25,14 +25,15 @@ if sys.version_info < (3, 8):
 
 
 def lacking(error):
-    sys.exit("ddtree doctor: this Python lacks a part of its standard library: %s" % error)
+    what = (type(error).__name__, error)
+    sys.exit("ddtree doctor: this Python lacks a part of its standard library: %s: %s" % what)
 
 
 try:
     import importlib.abc
     import importlib.util
     import json
-except ImportError as error:
+except Exception as error:
     lacking(error)
 
 INTENT = json.loads(r"""{intent}""")
@@ -57,7 +58,7 @@ sys.meta_path.insert(0, _Finder())
 if __name__ == "__main__":
     try:
         from {_PACKAGE}.script import main
-    except ImportError as error:
+    except Exception as error:
         lacking(error)
     sys.exit(main(INTENT))
 '''
