@@ -44,6 +44,8 @@ def owned(api: DockerApi) -> tuple[Owned, ...]:
             in_use=image["Id"] in used,
         )
         for image in sorted(images, key=lambda image: -int(image["Created"]))
+        # A base may be an image of the project itself, and its labels go on to the layers on it.
+        if image["Labels"].get(STAGE_LABEL) != BUILD
     )
 
 

@@ -309,12 +309,12 @@ def test_images_are_listed_and_those_that_nothing_names_or_uses_are_pruned(
 
 
 def test_nothing_is_pruned_while_somebody_builds(site: Site) -> None:
-    hold = "mkdir -p /home/ops/.local/state/ddtree/locks; chown -R ops /home/ops/.local"
-    lock = "/home/ops/.local/state/ddtree/locks/build"
-    host = site.gpu1.host
-    host.run("sh", "-c", f"{hold}; touch {lock}; chown ops {lock}")
+    host, lock = site.gpu1.host, "/home/ops/.local/state/ddtree/locks/build"
+    holder = '{"pid":1,"since":"now","who":"ann@desk","purpose":"build x","client_pid":1}\n'
+    host.run("sh", "-c", f"mkdir -p {lock.removesuffix('/build')}; chown -R ops /home/ops/.local")
+    host.write(lock, holder, mode="666")
     host.run("sh", "-c", f"setsid flock {lock} sleep 20 >/dev/null 2>&1 & sleep 0.5")
     done = site("image", "prune", "gpu1")
     assert done.returncode == 5
-    assert "the lock build is held by somebody" in done.stderr
+    assert "the lock build is held by ann@desk, build x, since now" in done.stderr
     assert site("image", "prune", "gpu1", "--dry-run").returncode == 0
