@@ -23,6 +23,7 @@ LOOK_S = 900
 """The longest that a command waits for the doctor in an image."""
 _ROLE, _CLIENT, _PID = "dev.ddtree.role", "dev.ddtree.client", "dev.ddtree.client_pid"
 _DOCTOR = "doctor"
+_AT_REST = ("created", "exited", "dead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def leftovers(
     """Pure but for `gone`: which of a host's containers are left over; `now` by the host's clock.
 
     The doctor's, if its command has ended, or if it is older than any command waits. A step of a
-    build that has ended, if the caller holds the lock for builds (`building`), so that none is
+    build that does not run, if the caller holds the lock for builds (`building`), so that none is
     going on; while it runs it is left alone, since it ends by itself.
     """
     for one in containers:
@@ -61,7 +62,7 @@ def leftovers(
             dead = pid.isdigit() and gone(labels.get(_CLIENT, ""), int(pid))
             if dead or now - float(one["Created"]) > LOOK_S + 60:
                 yield Leftover(str(one["Id"]), name, _DOCTOR)
-        elif building and labels.get(STAGE_LABEL) == BUILD and one["State"] in ("exited", "dead"):
+        elif building and labels.get(STAGE_LABEL) == BUILD and one["State"] in _AT_REST:
             yield Leftover(str(one["Id"]), name, "build step")
 
 

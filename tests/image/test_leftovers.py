@@ -57,7 +57,7 @@ def test_the_labels_of_a_doctor_say_whose_it_is() -> None:
     assert left({**container(), "Labels": labels}) == []
 
 
-@pytest.mark.parametrize("state", ["exited", "dead"])
+@pytest.mark.parametrize("state", ["created", "exited", "dead"])
 def test_an_ended_step_of_a_build_is_left_over_for_who_holds_the_lock_alone(state: str) -> None:
     assert left(container(state, stage="build"), building=True) == ["build step"]
     assert left(container(state, stage="build"), building=False) == []
@@ -67,7 +67,7 @@ def test_an_ended_step_of_a_build_is_left_over_for_who_holds_the_lock_alone(stat
     "one",
     [
         container("running", stage="build"),
-        container("created", stage="build"),
+        container("paused", stage="build"),
         container("exited", stage="image"),
         container("exited"),
         container("exited", age_s=9e9, service="ddtree"),
