@@ -240,8 +240,8 @@ def run_cell(stage: Stage, cell: Cell) -> Record:
     log = judge_the_run(run, cell, broken)
     left = judge_what_is_left(stage.look(), cell, scene, broken)
     half_done = log.startswith("cut off") or "stuck" in log
-    if half_done and lock == "free" and not status["unfinished"]:
-        status = stage.status()  # the lock was not free yet when it was asked
+    if bool(status["unfinished"]) != (half_done and lock == "free"):
+        status, lock, _ = stage.told(scene)  # the lock became free between the questions
     assert bool(status["unfinished"]) == (half_done and lock == "free"), (status, log, lock)
     by, ends = mend(stage, cell, scene, half_done=half_done)
     assert stage.foreign() == scene.foreign

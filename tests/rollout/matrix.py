@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -31,8 +32,10 @@ FAULTS = {
     "dockerd killed": "`kill -9` of dockerd before the step is applied; it comes back afterwards.",
     "power off": "Every process of the host ends when the step was applied; the host boots again.",
     "disk full": "The disks of the audit log and of Docker's containers are full before the step "
-    "is applied, until the command ended.",
-    "second operator": "Another `deploy` for the same GPU before the step is applied.",
+    "is applied, till the command ended; its end cannot be written down. Another `deploy` "
+    "meanwhile begins nothing.",
+    "second operator": "Another `deploy` for the same GPU before the step is applied is refused, "
+    "with the name of the first.",
 }
 
 
@@ -193,8 +196,9 @@ def _row(record: Record | None) -> str:
         return "**not run** | | | | |"
     if record.failure:
         return f"**failed** | {record.failure[:200].replace('|', '/')} | | | |"
+    code = "killed" if record.exit_code == -signal.SIGKILL else str(record.exit_code)
     told = (record.left, record.lock, record.log, f"`{record.mend}`", record.ends)
-    return " | ".join((str(record.exit_code), *told))
+    return " | ".join((code, *told))
 
 
 def main() -> int:
