@@ -16,6 +16,10 @@ from .lock import LockLost
 from .operations import OPERATIONS, Change
 from .plan import Plan
 
+_MEND = (
+    "`ddtree status` says what runs; `ddtree deploy` again or `ddtree rollback` ends in a "
+    "healthy service"
+)
 _LINES = 2000
 """Of the log of a start, its end; a traceback in the middle of it is told too."""
 
@@ -73,6 +77,7 @@ def apply(plan: Plan, runtime: Runtime, journal: Journal, *, command: str) -> No
 
 
 def _undo(done: list[str], change: Change, runtime: Runtime, journal: Journal) -> None:
+    stuck = []
     for name in reversed(done):
         if not OPERATIONS[name].changes:
             continue
@@ -84,6 +89,9 @@ def _undo(done: list[str], change: Change, runtime: Runtime, journal: Journal) -
         except (DdtreeError, OSError) as error:
             warn(f"undoing {name}: {error}")
             journal.step(name, "stuck", str(error))
+            stuck.append(name)
+    if stuck:
+        warn(f"not undone: {', '.join(stuck)}; {_MEND}")
 
 
 def _take_the_lock_again(
@@ -97,8 +105,7 @@ def _take_the_lock_again(
         raise HostUnreachable(
             f"{cause.what}; nothing was undone ({error.what})",
             where=host,
-            mend="when it is back, `ddtree status` says what runs; `ddtree deploy` again or "
-            "`ddtree rollback` ends in a healthy service",
+            mend=f"when it is back, {_MEND}",
         ) from error
 
 

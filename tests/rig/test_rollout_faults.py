@@ -164,6 +164,8 @@ def judge_the_run(run: dict[str, Any], cell: Cell, broken: Broken) -> str:
         assert "nothing was undone" in broken.said
     if cell.fault == "disk full":
         assert "not in the audit log" in broken.said
+    if stuck:
+        assert f"not undone: {', '.join(stuck)}; `ddtree status` says what runs" in broken.said
     if run["result"] is None:
         return f"cut off at {run['last'] or 'its begin'}"
     return f"{run['result']}, stuck at {', '.join(stuck)}" if stuck else str(run["result"])
@@ -224,7 +226,9 @@ def mend(stage: Stage, cell: Cell, scene: Scene, *, half_done: bool) -> tuple[st
     assert status["unfinished"] == []
     assert stage.is_lock_free()
     begun, *_, end = stage.last_run()
-    assert (begun["command"], end.get("result")) == (f"{words[0]} ct", "done")
+    # What finds nothing to change writes nothing down.
+    last = scene.words[0] if "nothing to change" in again.stderr else words[0]
+    assert (begun["command"], end.get("result")) == (f"{last} ct", "done")
     [line] = told([now], scene).split(";")
     return words[0], line
 
