@@ -68,18 +68,23 @@ class Journal:
                 time.sleep(1.0)
 
     def step(self, name: str, event: Event, detail: str = "") -> None:
-        self._note({"kind": "step", "step": name, "event": event, "detail": detail})
+        """Raises HostUnreachable on the way forward: the lock went with the link."""
+        entry = {"kind": "step", "step": name, "event": event, "detail": detail}
+        self._note(entry, forward=event in ("begin", "done"))
 
     def end(self, result: Result, detail: str = "") -> None:
-        self._note({"kind": "end", "result": result, "detail": detail})
+        self._note({"kind": "end", "result": result, "detail": detail}, forward=result == "done")
 
-    def _note(self, entry: dict[str, Any]) -> None:
-        """A disk that fills up in the middle must not keep a run from its end."""
+    def _note(self, entry: dict[str, Any], *, forward: bool) -> None:
+        """A disk that fills up in the middle must not keep a run from its end, nor must anything
+        keep it from undoing what it can."""
         try:
             self._lock.record({"run": self._run, **entry})
         except LockLost:
             raise
         except DdtreeError as error:
+            if forward and isinstance(error, HostUnreachable):
+                raise
             warn(f"not in the audit log: {error}")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from ddtree_ops_cli.errors import DdtreeError
+from ddtree_ops_cli.errors import DdtreeError, HostUnreachable
 from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
 from ddtree_ops_cli.rollout.audit import (
@@ -20,7 +20,7 @@ from ddtree_ops_cli.rollout.audit import (
     told,
     unfinished,
 )
-from ddtree_ops_cli.rollout.lock import hold, holders
+from ddtree_ops_cli.rollout.lock import Lock, hold, holders
 
 
 def begin(run: str, gpu: int = 1, **more: Any) -> str:
@@ -115,3 +115,20 @@ def test_what_a_journal_writes_is_read_back_with_the_hosts_time(tmp_path: Path) 
     assert (run.result, run.gpu, run.last) == ("done", 1, "start-service begin")
     assert run.events[1]["detail"] == 'start ddtree: "ü"\n$(x)'
     assert run.at.endswith("Z")
+
+
+class Cut:
+    """A lock whose link is gone."""
+
+    def record(self, entry: object) -> None:
+        raise HostUnreachable("the link was cut", where="host there")
+
+
+def test_a_run_whose_link_is_gone_does_not_go_on_but_may_undo() -> None:
+    """The lock went with the link: another may be at work by now."""
+    journal = Journal(cast(Lock, Cut()))
+    for forward in (lambda: journal.step("start-service", "done"), lambda: journal.end("done")):
+        with pytest.raises(HostUnreachable):
+            forward()
+    journal.step("start-service", "undone")
+    journal.end("failed")
