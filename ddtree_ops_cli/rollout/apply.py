@@ -68,7 +68,12 @@ def apply(plan: Plan, runtime: Runtime, journal: Journal, *, command: str) -> No
             journal.end("failed", str(error))
         raise
     except KeyboardInterrupt as interrupt:
-        with shielded("undoing what was done"):
+        with shielded("undoing what was done"), ExitStack() as reconnected:
+            try:
+                for name in done[-1:]:
+                    journal.step(name, "interrupted")
+            except HostUnreachable as cut:
+                _take_the_lock_again(journal, reconnected, cause=cut)
             _undo(done, change, runtime, journal)
             left = _left(runtime)
             journal.end("interrupted", left)

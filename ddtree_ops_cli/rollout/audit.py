@@ -4,7 +4,7 @@ Each line of `audit.jsonl` is one event of a run, with the host's own time (`at`
 the journal as well: a run that has no end was cut off, and its last event says where.
 
     begin     who, command, playbook, gpu, service, before, wants, steps
-    step      step, event: begin | done | failed | undone | stuck, detail
+    step      step, event: begin | done | failed | interrupted | undone | stuck, detail
     end       result: done | failed | interrupted, detail
 """
 
@@ -24,7 +24,7 @@ from ..output.console import warn
 from ..services.runtimes import Runtime
 from .lock import Lock, LockLost, hold, holders, me
 
-Event = Literal["begin", "done", "failed", "undone", "stuck"]
+Event = Literal["begin", "done", "failed", "interrupted", "undone", "stuck"]
 Result = Literal["done", "failed", "interrupted"]
 
 _READ = r"""
@@ -68,9 +68,9 @@ class Journal:
                 time.sleep(1.0)
 
     def step(self, name: str, event: Event, detail: str = "") -> None:
-        """Raises HostUnreachable on the way forward: the lock went with the link."""
+        """Raises HostUnreachable before anything is undone: the lock went with the link."""
         entry = {"kind": "step", "step": name, "event": event, "detail": detail}
-        self._note(entry, forward=event in ("begin", "done"))
+        self._note(entry, forward=event in ("begin", "done", "interrupted"))
 
     def end(self, result: Result, detail: str = "") -> None:
         self._note({"kind": "end", "result": result, "detail": detail}, forward=result == "done")

@@ -59,6 +59,20 @@ def test_ctrl_c_brings_back_what_was_there(tiny: Ddtree, step: str, when: str) -
     mended(tiny)
 
 
+def test_ctrl_c_undoes_nothing_where_somebody_broke_the_lock(tiny: Ddtree) -> None:
+    """What is on the GPU is theirs by then."""
+    tell(tiny, *BEFORE)
+    with held(tiny, "quick-smoke", "after", REPLACE) as process:
+        broken = tiny("lock", "break", "tiny", "gpu-0")
+        assert broken.returncode == 0, broken.stderr
+        process.send_signal(signal.SIGINT)
+        code, err = ended(process)
+    assert code == 5, err
+    assert "the lock gpu-0 was broken by somebody else" in err
+    assert services(tiny, "tiny") == [(12, "healthy")]
+    mended(tiny)
+
+
 def test_a_second_operator_is_refused_with_the_firsts_name_and_the_first_goes_on(
     tiny: Ddtree,
 ) -> None:

@@ -12,6 +12,7 @@ from ddtree_ops_cli.errors import DdtreeError, HostUnreachable
 from ddtree_ops_cli.hosts.shell import ThisMachine
 from ddtree_ops_cli.hosts.state import HostState
 from ddtree_ops_cli.rollout.audit import (
+    Event,
     Journal,
     at_build,
     history,
@@ -127,8 +128,11 @@ class Cut:
 def test_a_run_whose_link_is_gone_does_not_go_on_but_may_undo() -> None:
     """The lock went with the link: another may be at work by now."""
     journal = Journal(cast(Lock, Cut()))
-    for forward in (lambda: journal.step("start-service", "done"), lambda: journal.end("done")):
+    events: tuple[Event, ...] = ("begin", "done", "interrupted")
+    for event in events:
         with pytest.raises(HostUnreachable):
-            forward()
+            journal.step("start-service", event)
+    with pytest.raises(HostUnreachable):
+        journal.end("done")
     journal.step("start-service", "undone")
     journal.end("failed")
