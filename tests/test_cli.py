@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -117,6 +118,13 @@ def test_a_mistake_gets_one_line_its_exit_code_and_no_traceback(
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_closed_output_is_not_written_to(ddtree: Ddtree) -> None:
+    words = f"{sys.executable} -m ddtree_ops_cli profile list >&-"
+    environment = {**os.environ, **ddtree.environment}
+    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_version_tells_the_patch_set_apart_from_the_sglang_that_is_installed(

@@ -53,17 +53,15 @@ def prune(
             {
                 "dry_run": dry_run,
                 "forgotten": [summary(instance) for instance in result.forgotten],
-                "spared": [summary(instance) for instance in result.spared],
+                "spared": [summary(i) | {"reason": reason} for i, reason in result.spared],
             }
         )
         return
     done = "would be forgotten" if dry_run else "forgotten"
+    told = [(i, done) for i in result.forgotten]
+    told += [(i, f"spared: {reason}") for i, reason in result.spared]
     tables.show(
-        ("GPU", "service", "id", "budget", ""),
-        [
-            (i.labels.gpu, i.labels.service, i.identity, i.labels.budget, word)
-            for word, instances in ((done, result.forgotten), ("spared", result.spared))
-            for i in instances
-        ],
+        ("GPU", "service", "id", "budget", "outcome"),
+        [(i.labels.gpu, i.labels.service, i.identity, i.labels.budget, word) for i, word in told],
         numeric="GPU budget",
     )

@@ -57,10 +57,11 @@ class Library:
                 what, where=str(extra), mend="--profiles takes a directory of profiles"
             )
         found = [extra] if extra is not None else []
-        packaged, here = bundled("profiles"), Path("profiles").absolute()
-        if here.resolve() != packaged.resolve():  # in a checkout the user's own come first
+        here = Path("profiles").absolute()
+        # In a checkout of this project ./profiles is what is bundled: the user's own come first.
+        if not (here.parent / "ddtree_ops_cli").is_dir():
             found.append(here)
-        return cls([*found, user_directory(), packaged])
+        return cls([*found, user_directory(), bundled("profiles")])
 
     def host(self, name: str) -> Loaded[HostProfile]:
         """A host to work on. A template is refused: it has no address."""

@@ -44,7 +44,10 @@ def draft(
     """
     if not re.fullmatch(forms.NAME, name):
         raise UsageError(f"{name!r} is no name of a host", mend=f"expected {forms.NAME_FORM}")
-    flags = {"address": address, "user": user, "port": port, "model": model}
+    # What the copied one is described as may not be true of this one.
+    described = "GPU server, containers over SSH"
+    flags = {"description": described, "address": address, "user": user, "port": port}
+    flags |= {"model": model}
     given: dict[str, object] = {key: flag for key, flag in flags.items() if flag is not None}
     _check_given(given, library)
     _check_not_this_machine(library, name)

@@ -167,7 +167,7 @@ def hold(state: HostState, name: str, *, purpose: str, wait_s: float = 0.0) -> I
             raise LockHeld(
                 f"the lock {name} is held by {got or 'somebody'}",
                 where=f"host {state.shell.name}",
-                mend="wait with --lock-wait SECONDS, or see `ddtree lock`",
+                mend=f"wait with --lock-wait SECONDS, or see `ddtree lock show {state.shell.name}`",
             )
         if not said:
             note(f"waiting for the lock {name}, held by {got or 'somebody'}")

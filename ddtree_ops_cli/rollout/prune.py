@@ -18,13 +18,14 @@ _GRACE_S = 10.0
 class Pruned:
     forgotten: tuple[Instance, ...]
     """Or to be forgotten, in a dry run."""
-    spared: tuple[Instance, ...]
+    spared: tuple[tuple[Instance, str], ...]
+    """Each with the reason."""
 
 
-def choose(
+def reasons_to_spare(
     kept: Sequence[Instance], *, older_than_s: float, now: float, latest_too: bool
-) -> list[Instance]:
-    """Which of the kept services to forget, `now` by the host's clock. Pure.
+) -> list[str]:
+    """Of each kept service, `now` by the host's clock; "" for one to forget. Pure.
 
     One that was stopped later than now, before that clock was set back, is as if stopped now. The
     latest of each GPU is what a rollback needs: it is spared unless `latest_too`.
@@ -34,12 +35,15 @@ def choose(
         known = latest.get(instance.labels.gpu)
         if known is None or (instance.stopped_at or 0) > (known.stopped_at or 0):
             latest[instance.labels.gpu] = instance
-    return [
-        instance
-        for instance in kept
-        if max(0.0, now - (instance.stopped_at or 0)) >= older_than_s
-        and (latest_too or latest[instance.labels.gpu] is not instance)
-    ]
+
+    def reason(instance: Instance) -> str:
+        if not latest_too and latest[instance.labels.gpu] is instance:
+            return f"the latest of GPU {instance.labels.gpu} (--latest-too)"
+        if max(0.0, now - (instance.stopped_at or 0)) < older_than_s:
+            return f"stopped less than {older_than_s / 3600:g} h ago (--older-than)"
+        return ""
+
+    return [reason(instance) for instance in kept]
 
 
 def prune(
@@ -47,7 +51,10 @@ def prune(
 ) -> Pruned:
     """A GPU at which somebody works is left alone, with a warning."""
     kept = runtime.kept()
-    chosen = choose(kept, older_than_s=older_than_s, now=runtime.clock.now, latest_too=latest_too)
+    reasons = reasons_to_spare(
+        kept, older_than_s=older_than_s, now=runtime.clock.now, latest_too=latest_too
+    )
+    chosen = [instance for instance, reason in zip(kept, reasons, strict=True) if not reason]
     forgotten: list[Instance] = [] if not dry_run else chosen
     for gpu in sorted({i.labels.gpu for i in chosen}) if not dry_run else ():
         mine = [i for i in chosen if i.labels.gpu == gpu]
@@ -65,4 +72,7 @@ def prune(
                 journal.end("done", f"forgot {names}")
         except LockHeld as held:
             warn(f"GPU {gpu} is left alone: {held}")
-    return Pruned(tuple(forgotten), tuple(i for i in kept if i not in forgotten))
+    spared = zip(kept, reasons, strict=True)
+    return Pruned(
+        tuple(forgotten), tuple((i, why or "in use") for i, why in spared if i not in forgotten)
+    )

@@ -64,9 +64,12 @@ def test_a_directory_met_twice_counts_once(own: Path, tmp_path: Path) -> None:
 
 
 def test_in_a_checkout_the_users_own_profiles_come_before_the_projects(
-    own: Path, monkeypatch: pytest.MonkeyPatch
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(bundled("profiles").parent)
+    # One that the package was installed from, so that its profiles are copies of the bundled.
+    (tmp_path / "checkout/ddtree_ops_cli").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "checkout")
+    write(Path("profiles"), "ct200", HOST.format("theirs"))
     file = write(own, "ct200", HOST.format("ct200"))
 
     assert Library.default().host("ct200").file == file

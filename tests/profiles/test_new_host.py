@@ -50,9 +50,16 @@ def test_the_new_file_is_the_template_with_its_comments_and_the_values(own: Path
     template = (bundled("profiles") / "hosts" / "ct200.yaml").read_text().splitlines()
     kept = new.file.read_text().splitlines()
     gone = [line for line in template if line not in kept]
-    assert all("template" in line or line.startswith(("# ", "#  ", "model:")) for line in gone)
+    replaced = ("# ", "#  ", "model:", "description:")
+    assert all("template" in line or line.startswith(replaced) for line in gone)
     added = [line for line in kept if line not in template]
-    assert added == ["address: 10.0.0.5", "user: ops", "port: 2222", "model: lab-pair"]
+    assert added == [
+        "description: GPU server, containers over SSH",
+        "address: 10.0.0.5",
+        "user: ops",
+        "port: 2222",
+        "model: lab-pair",
+    ]
 
 
 def test_a_value_that_yaml_would_misread_is_quoted() -> None:
