@@ -75,7 +75,9 @@ def prepare_rollback(
 ) -> Plan:
     """The plan that starts again what was kept: the latest, or the one named by its identity."""
     kept = [i for i in runtime.kept() if i.labels.gpu == gpu]
-    wanted = [i for i in kept if to is None or i.identity.rpartition(" ")[2].startswith(to)]
+    # With `pid` or `container` before it, as it is shown, or without; its first letters do.
+    asked = "" if to is None else to.rpartition(" ")[2]
+    wanted = [i for i in kept if i.identity.rpartition(" ")[2].startswith(asked)]
     if not wanted or (to is not None and len(wanted) > 1):
         known = ", ".join(f"{i.identity} ({i.labels.service})" for i in kept)
         raise UsageError(

@@ -63,6 +63,11 @@ def test_a_stopped_service_can_be_rolled_back_until_it_is_pruned(tiny: Ddtree) -
     assert tiny("rollback", "tiny").returncode == 0
     assert budget(tiny) == 8
     tiny("stop", "tiny")
+    [kept] = json.loads(tiny("prune", "tiny", "-n", "--json").stdout)["spared"]
+    for named in (kept["identity"], kept["identity"].removeprefix("pid ")):
+        assert tiny("rollback", "tiny", "-n", "--to", named).returncode == 0
+    another = tiny("rollback", "tiny", "--to", "pid 1x")
+    assert (another.returncode, kept["identity"] in another.stderr) == (2, True)
     spared = json.loads(tiny("prune", "tiny", "--older-than", "0", "--json").stdout)
     assert (spared["forgotten"], len(spared["spared"])) == ([], 1)
     words = ("prune", "tiny", "--older-than", "0", "--latest-too", "--json")
