@@ -156,7 +156,7 @@ def test_a_copy_that_is_ended_leaves_nothing_of_it_there_and_a_repeat_works(
     site: Site, built: str, rig: Rig, plugged: None, how: End
 ) -> None:
     """The cable is that of the host which sends; test_image.py pulls the other's."""
-    images = site.gpu2.host.run("docker", "images", "-aq")
+    images = identities(site.gpu2)
     words = ("image", "copy", "gpu1", "gpu2", "--image", COPIED)
     before = received(site.gpu2)
     process = site.operator.ddtree.start(*words)
@@ -165,11 +165,16 @@ def test_a_copy_that_is_ended_leaves_nothing_of_it_there_and_a_repeat_works(
     if how != "kill -9":
         assert "nothing was tagged on gpu2, which keeps none of it; run it again" in said
     until(lambda: unpacking(site.gpu2) == "", "Docker has thrown away what had arrived")
-    assert site.gpu2.host.run("docker", "images", "-aq") == images
+    assert identities(site.gpu2) == images
     done = site(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["identity"] == built
     site.gpu2.host.run("docker", "rmi", COPIED)
+
+
+def identities(box: Box) -> list[str]:
+    """Of all images; Docker lists those of one second in any order."""
+    return sorted(box.host.run("docker", "images", "-aq").split())
 
 
 def received(box: Box) -> int:
